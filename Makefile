@@ -1,0 +1,47 @@
+# Everything a contributor runs. `make help` lists the targets; each does its own set-up.
+PYTHON ?= python3
+PYTEST_ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup run test lint format check bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv with all extras; again when pyproject.toml or constraints.txt change
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "tuneloss needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 | head -n 1)." >&2; \
+	  echo "Name another one: make $(or $(MAKECMDGOALS),setup) PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[all]"
+	@touch $@
+
+run: setup ## tune a real loss on a small data set, print a table, write a report
+	$(BIN)/tuneloss demo
+
+test: setup ## run all tests and doctests (more options: PYTEST_ARGS="-x -n 2")
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: setup ## ruff (rules and format) and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+
+format: setup ## let ruff rewrite the code: safe fixes and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+check: lint test ## all that must pass before a change goes in
+
+bench: setup ## speed of learn_loss, as ratios
+	$(BIN)/python benchmarks/learn_loss.py
+
+clean: ## remove .venv, caches and builds
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,181 @@
+"""The feasible set F: named loss weights, each with a lower and an upper bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tuneloss.errors import InvalidInput
+
+Array = NDArray[np.float64]
+Bound = float | tuple[float, float | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """Bounds on the weights of a loss: lower <= weights <= upper.
+
+    A weight with lower == upper is pinned. An upper bound may be infinite. The zero vector must be
+    outside: weights = 0 and scale = 0 would fit any observations at no cost.
+
+    lower, upper: (k,), or a number where k = 1.
+    names: k different strings; "weight_0", "weight_1", ... if not given.
+
+    >>> Box([0.1, 1.0], [100.0, 1.0], ["l1", "logloss"])
+    Box(l1=[0.1, 100], logloss=1)
+    """
+
+    lower: Array
+    upper: Array
+    names: tuple[str, ...]
+    is_simplex: bool = field(default=False)
+
+    def __init__(
+        self,
+        lower: ArrayLike,
+        upper: ArrayLike,
+        names: Sequence[str] | None = None,
+        *,
+        is_simplex: bool = False,
+    ) -> None:
+        low, high = (np.atleast_1d(np.array(v, dtype=np.float64)) for v in (lower, upper))
+        if names is None:
+            names = [f"weight_{j}" for j in range(low.size)]
+        for name, value in (
+            ("lower", low),
+            ("upper", high),
+            ("names", tuple(names)),
+            ("is_simplex", is_simplex),
+        ):
+            object.__setattr__(self, name, value)
+        self._check()
+        low.flags.writeable = high.flags.writeable = False
+
+    def _check(self) -> None:
+        low, high, names = self.lower, self.upper, self.names
+        if low.ndim != 1 or low.shape != high.shape or low.size == 0 or low.size != len(names):
+            raise InvalidInput(
+                "`Box` needs lower, upper and names of one length k >= 1; found shapes "
+                f"{low.shape} and {high.shape} and {len(names)} names. Give one of each for every weight."
+            )
+        if isinstance(names, str) or not all(isinstance(n, str) for n in names) or len(set(names)) != len(names):
+            raise InvalidInput(f"`Box` names must be different strings; found {list(names)}. Rename them.")
+        bad = ~np.isfinite(low) | np.isnan(high) | (high == -math.inf)
+        if bad.any():
+            j = int(np.argmax(bad))
+            raise InvalidInput(
+                f"`Box` bounds must be numbers, with a finite lower one; found ({low[j]}, {high[j]}) for "
+                f"{names[j]!r}. Only an upper bound may be infinite."
+            )
+        if (low > high).any():
+            j = int(np.argmax(low > high))
+            raise InvalidInput(
+                f"`Box` needs lower <= upper; found lower {low[j]} > upper {high[j]} for {names[j]!r}. Swap them?"
+            )
+        if not self.is_simplex and ((low <= 0) & (high >= 0)).all():
+            raise InvalidInput(
+                "`Box` must not contain the zero vector, since weights = 0 and scale = 0 fit any observations "
+                f"at no cost; found {self}. Pin one weight, e.g. logloss=1."
+            )
+
+    @classmethod
+    def from_dict(cls, bounds: Mapping[str, Bound]) -> Box:
+        """A box from names: (lower, upper) is a range, a number pins, an upper bound of None is infinite.
+
+        >>> Box.from_dict({"l2": (0.1, math.inf), "logloss": 1.0})
+        Box(l2=[0.1, inf], logloss=1)
+        """
+        lower, upper = [], []
+        for name, bound in bounds.items():
+            pair = (bound, bound) if isinstance(bound, (int, float)) else bound
+            if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+                raise InvalidInput(
+                    f"`Box.from_dict` takes (lower, upper) or one number for each name; found {bound!r} for {name!r}."
+                )
+            lower.append(pair[0])
+            upper.append(math.inf if pair[1] is None else pair[1])
+        return cls(lower, upper, list(bounds))
+
+    @classmethod
+    def simplex(cls, names: Sequence[str]) -> Box:
+        """The mixtures: weights >= 0 with sum 1, e.g. the probabilities of augmentations.
+
+        >>> Box.simplex(["flip", "crop"])
+        Box(simplex of flip, crop)
+        """
+        return cls(np.zeros(len(names)), np.ones(len(names)), names, is_simplex=True)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Box) and self.state_dict() == other.state_dict()
+
+    def __hash__(self) -> int:
+        return hash((self.names, self.lower.tobytes(), self.upper.tobytes(), self.is_simplex))
+
+    def __repr__(self) -> str:
+        if self.is_simplex:
+            return f"Box(simplex of {', '.join(self.names)})"
+        ranges = (
+            f"{name}={low:g}" if low == high else f"{name}=[{low:g}, {high:g}]"
+            for name, low, high in zip(self.names, self.lower, self.upper, strict=True)
+        )
+        return f"Box({', '.join(ranges)})"
+
+    @property
+    def pinned(self) -> NDArray[np.bool_]:
+        """(k,), true where lower == upper."""
+        same: NDArray[np.bool_] = self.lower == self.upper
+        return same
+
+    def as_dict(self, weights: Array) -> dict[str, float]:
+        """Weights (k,) by name."""
+        return {name: float(w) for name, w in zip(self.names, weights, strict=True)}
+
+    def as_array(self, weights: Mapping[str, float] | ArrayLike) -> Array:
+        """Weights given by name, or as k numbers, as an array (k,) that is checked to lie in the box."""
+        if isinstance(weights, Mapping):
+            self.check_names(tuple(weights), "weights")
+            weights = [weights[name] for name in self.names]
+        values = np.array(weights, dtype=np.float64)
+        if values.shape != self.lower.shape or not np.isfinite(values).all():
+            raise InvalidInput(f"Weights must be {len(self)} finite numbers; found {values.tolist()}.")
+        slack = 1e-9 * np.maximum(np.abs(values), np.abs(self.lower))
+        outside = (values < self.lower - slack) | (values > self.upper + slack)
+        if outside.any() or (self.is_simplex and abs(values.sum() - 1) > 1e-9):
+            found = self.as_dict(values)
+            raise InvalidInput(
+                f"Weights must lie in {self}; found {found}. For a model that was trained with other weights, "
+                "use `tell(None, observation)`."
+            )
+        return values
+
+    def check_names(self, names: Sequence[str], what: str) -> None:
+        """Raise unless `names` are the box's names, in any order."""
+        if sorted(names) != sorted(self.names):
+            missing, unknown = sorted(set(self.names) - set(names)), sorted(set(names) - set(self.names))
+            raise InvalidInput(
+                f"The names of {what} must be the box's, {list(self.names)}; missing {missing}, unknown {unknown}."
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The box as JSON; infinity is null."""
+        upper = [None if math.isinf(u) else u for u in self.upper.tolist()]
+        return {
+            "names": list(self.names),
+            "lower": self.lower.tolist(),
+            "upper": upper,
+            "simplex": self.is_simplex,
+        }
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Any]) -> Box:
+        """The inverse of `state_dict`."""
+        upper = [math.inf if u is None else u for u in state["upper"]]
+        return cls(state["lower"], upper, state["names"], is_simplex=state["simplex"])

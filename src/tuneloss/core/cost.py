@@ -1,0 +1,84 @@
+"""The cost of a loss, equation (cost), as a quadratic form; and the rules for its epsilon."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from tuneloss.core.box import Array
+from tuneloss.core.observation import Observation
+from tuneloss.errors import InvalidInput
+
+Epsilon = Literal["balanced", "paper"] | float
+
+
+def epsilon_value(epsilon: Epsilon, observations: Sequence[Observation], sample_weight: Array) -> float:
+    """The number that an epsilon rule stands for.
+
+        "balanced"   sum e^2 / sum |g|^2             free of the units of error, parameters and terms
+        "paper"      sum |g|^2 / sum |J|_F^2         app. B; changes with those units
+        a number     itself; math.inf: gradients only
+
+    Corners: without grams it is 0. With all gradients of the error 0, "balanced" and "paper" are 0 (values
+    only). With all errors 0 but not all gradients, "balanced" is infinite (gradients only). With J = 0 for
+    all terms "paper" is 0. A term whose gradient is 0 everywhere costs nothing at infinity: the tie rule
+    then gives it the smallest weight that the other constraints allow.
+
+    >>> model = Observation.from_gradients(2.0, [1.0], gradient=[4.0], jacobian=[[1.0]])
+    >>> epsilon_value("balanced", [model], np.ones(1)), epsilon_value("paper", [model], np.ones(1))
+    (0.25, 16.0)
+    """
+    grams = [o.gram for o in observations if o.gram is not None]
+    if isinstance(epsilon, str):
+        if epsilon not in ("balanced", "paper"):
+            raise InvalidInput(f'`epsilon` must be "balanced", "paper" or a number >= 0; found {epsilon!r}.')
+        if not grams:
+            return 0.0
+        gradients = float(sample_weight @ [gram[-1, -1] for gram in grams])
+        if epsilon == "balanced":
+            errors = float(sample_weight @ [o.error**2 for o in observations])
+            if gradients == 0:
+                return 0.0
+            return errors / gradients if errors > 0 else math.inf
+        jacobians = float(sample_weight @ [np.trace(gram[:-1, :-1]) for gram in grams])
+        return gradients / jacobians if jacobians > 0 else 0.0
+    value = float(epsilon)
+    if not value >= 0:
+        raise InvalidInput(f'`epsilon` must be "balanced", "paper" or a number >= 0; found {epsilon!r}.')
+    if value > 0 and not grams:
+        raise InvalidInput(
+            f"`epsilon` = {value:g} weighs gradients, but the observations have no gram. Give grams "
+            '(`Observation.from_gradients`), or epsilon="balanced", which does without them.'
+        )
+    return value
+
+
+def cost_matrix(observations: Sequence[Observation], epsilon: float, sample_weight: Array) -> Array:
+    """P (k + 1, k + 1) with cost(weights, scale) = z' P z for z = (weights, scale).
+
+        P = sum_i s_i ( [features_i, -e_i] [features_i, -e_i]' + epsilon * [J_i | -g_i]' [J_i | -g_i] )
+
+    At epsilon = infinity only the gradients' part, with factor 1. s_i is the sample weight.
+    """
+    k = observations[0].features.size
+    cost = np.zeros((k + 1, k + 1))
+    if epsilon > 0:
+        for s, observation in zip(sample_weight, observations, strict=True):
+            if s > 0 and observation.gram is not None:
+                cost += observation.gram if s == 1 else s * observation.gram
+        cost *= 1.0 if math.isinf(epsilon) else epsilon
+        cost[k, :k] *= -1
+        cost[:k, k] *= -1
+    if not math.isinf(epsilon):
+        rows = np.array([np.append(o.features, -o.error) for o in observations])
+        rows *= np.sqrt(sample_weight)[:, None]
+        cost += rows.T @ rows
+    if not np.isfinite(cost).all():
+        raise InvalidInput(
+            "The squares of features, errors and gradients must not overflow; found sums beyond 1e308. "
+            "Divide the error and each term by a constant."
+        )
+    return cost

@@ -1,0 +1,225 @@
+"""LearnLoss: the loss whose argmin over the observations has least error, and that best predicts error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tuneloss.core.box import Array, Box
+from tuneloss.core.cost import Epsilon, cost_matrix, epsilon_value
+from tuneloss.core.forms import CAP, Form, Objective, Scaling, form, scaling
+from tuneloss.core.observation import Observation
+from tuneloss.core.qp import ACCEPTED, Solution, smallest, solve
+from tuneloss.core.reach import Reach
+from tuneloss.errors import InvalidInput, SolverError
+
+SELECTS = 1e-10  # how far the argmin's loss may exceed another's, relative to its largest term, in scaled units
+UNRELATED = 1e-7  # a solution mu' below this, where 1 would match the error in full, counts as mu = 0
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedLoss:
+    """What `learn_loss` returns.
+
+    weights: (k,), exactly inside the box.
+    scale: what turns validation error into loss: weights . features is about scale * error.
+    cost: the minimised value: cost(weights, scale), divided by scale^2 in the calibrated form.
+    argmin: index in `observations` of the model that these weights select.
+    residual: of the optimality (KKT) conditions at these weights; at most 1e-7.
+    epsilon, objective: the number, and the form, that were used.
+    note: in words, whatever else than the plain solve was needed; "" if nothing was.
+    """
+
+    weights: Array
+    scale: float
+    cost: float
+    argmin: int
+    residual: float
+    epsilon: float
+    objective: Objective
+    names: tuple[str, ...]
+    note: str = ""
+
+    def as_dict(self) -> dict[str, float]:
+        """The weights by name."""
+        return {name: float(w) for name, w in zip(self.names, self.weights, strict=True)}
+
+
+def learn_loss(
+    observations: Sequence[Observation],
+    box: Box,
+    *,
+    objective: Objective = "calibrated",
+    epsilon: Epsilon = "balanced",
+    sample_weight: ArrayLike | None = None,
+) -> LearnedLoss:
+    """Learn the loss whose argmin over the observations has least error, and that best predicts error.
+
+    Over weights in the box and scale >= 0 (algorithm LearnLoss):
+
+        cost = sum_i s_i (weights . features_i - scale * error_i)^2
+               + epsilon * sum_i s_i |jacobian_i @ weights - scale * gradient_i|^2
+        subject to  weights . features_argmin <= weights . features_i   for all i
+
+    where `argmin` is the best observation that any weights in the box can select (Theorem 2): the one of least
+    metric (error, if no metric is given), then least error, then the most recent. Of several optimal weights,
+    those of smallest norm in scaled coordinates are returned.
+
+    observations: m trained models, all with gram or none.
+    objective: "paper" minimises cost as it is printed; "calibrated" minimises cost / scale^2, which does not
+        stand still at a model trained to convergence, where small scales make the printed cost small.
+    epsilon: "balanced", "paper", a number, or math.inf (gradients only); see `epsilon_value`.
+    sample_weight: (m,), s_i >= 0: how much each observation counts in the cost and in epsilon. All of them
+        always hold in the argmin constraints.
+
+    >>> box = Box.from_dict({"l2": (0.0, 10.0), "logloss": 1.0})
+    >>> jacobian = [[2.0, 1.0], [1.0, 1.0]]  # of l2 and logloss; this model's error is 2 * l2 + logloss
+    >>> model = Observation.from_gradients(3.0, [1.0, 1.0], gradient=[5.0, 3.0], jacobian=jacobian)
+    >>> learn_loss([model], box).weights.round(6)
+    array([2., 1.])
+    """
+    if objective not in ("calibrated", "paper"):
+        raise InvalidInput(f'`objective` must be "calibrated" or "paper"; found {objective!r}.')
+    check_observations(observations, box)
+    counts = _counts(observations, sample_weight)
+    features = np.array([o.features for o in observations])
+    number = epsilon_value(epsilon, observations, counts)
+    cost = cost_matrix(observations, number, counts)
+    fit = _Fit(cost, features, box, scaling(cost, features, box), number)
+    reach = Reach(features, box, fit.scales)
+    for position, guess in enumerate(guesses(observations)):  # LearnLoss: for i* from 1 to m
+        # A solved QP shows by itself that its guess is reachable: the first guess mostly needs no LP.
+        learned = fit.solve(guess, objective, CAP, quick=True) if position == 0 else None
+        if learned is None and reach.allows(guess):
+            learned = fit.solve(guess, objective, CAP)
+            if learned is None and (wider := 2 * reach.least_cap(guess)) > CAP:
+                learned = fit.solve(guess, objective, wider)
+            if learned is None:
+                raise SolverError(
+                    f"Observation {guess} can be selected, but no solver reached a KKT residual of {ACCEPTED:g} "
+                    f"for its program of {len(observations)} observations and {len(box)} weights. Please report "
+                    "it with the observations' to_dict(); other bounds or another epsilon may help."
+                )
+        if learned is not None:
+            return learned
+    raise SolverError(f"None of {len(observations)} observations was found reachable, though one must be.")
+
+
+def guesses(observations: Sequence[Observation]) -> list[int]:
+    """Indices of the observations, the best first: by metric, then by error, then the most recent."""
+    errors = np.array([o.error for o in observations])
+    metrics = np.array([o.error if o.metric is None else o.metric for o in observations])
+    return [int(i) for i in np.lexsort((-np.arange(len(errors)), errors, metrics))]
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """The program of LearnLoss but for its guess of the argmin."""
+
+    cost: Array
+    features: Array
+    box: Box
+    scales: Scaling
+    epsilon: float
+
+    def solve(self, guess: int, objective: Objective, cap: float, *, quick: bool = False) -> LearnedLoss | None:
+        """The verified optimum with this argmin, or None if none was found (if quick, by the plain solve)."""
+        calibrated = objective == "calibrated"
+        cost = _convex(self.scales.cost(self.cost))
+        program = form(objective, cost, self.features, guess, self.box, self.scales, cap)
+        solution = solve(program.problem, quick=quick)
+        learned, why = None, "the calibrated one was not solved to tolerance"
+        if solution.residual(program.problem) <= ACCEPTED:
+            k = len(self.box)
+            solution = smallest(program.problem, solution, k if calibrated else k + 1)
+            if calibrated and np.abs(solution.x[:k]).max() < UNRELATED:  # t = 0
+                why = "no weights that select this argmin are positively related to error"
+            else:
+                learned = self._verified(guess, program, solution)
+        if learned is None and calibrated and not quick:
+            learned = self.solve(guess, "paper", cap)
+            return learned and replace(learned, note=_join(f"paper form used: {why}", learned.note))
+        return learned
+
+    def _verified(self, guess: int, program: Form, solution: Solution) -> LearnedLoss | None:
+        """What is returned, if it keeps what was promised: box, argmin and KKT hold for *these* weights."""
+        weights, scale = program.weights(solution)
+        if not np.isfinite(weights).all() or not np.isfinite(scale):
+            return None
+        returned = program.at(solution, weights, scale)
+        residual, mu = returned.residual(program.problem), returned.x[:-1]
+        if residual > ACCEPTED or (program.argmin @ mu).max(initial=0.0) > SELECTS * np.abs(mu).max():
+            return None
+        calibrated = program.objective == "calibrated"
+        z = np.append(weights / scale, 1.0) if calibrated else np.append(weights, scale)
+        return LearnedLoss(
+            weights=weights,
+            scale=scale,
+            cost=max(float(z @ self.cost @ z), 0.0),
+            argmin=guess,
+            residual=residual,
+            epsilon=self.epsilon,
+            objective=program.objective,
+            names=self.box.names,
+            note=_note(program, weights, solution),
+        )
+
+
+def _note(program: Form, weights: Array, solution: Solution) -> str:
+    at_cap = program.scales.weights(weights) >= 0.999 * program.capped
+    names = [name for name, at in zip(program.box.names, at_cap, strict=True) if at]
+    cap = f"weights capped at {CAP:g} times the pinned term or more, in scaled units: {', '.join(names)}"
+    second = f"solved by {solution.solver}" if solution.solver != "PIQP" else ""
+    return _join(cap if names else "", second)
+
+
+def _join(*notes: str) -> str:
+    return "; ".join(note for note in notes if note)
+
+
+def _convex(cost: Array) -> Array:
+    """The cost matrix without the negative eigenvalues that rounding may have left."""
+    try:
+        np.linalg.cholesky(cost + 1e-13 * len(cost) * np.eye(len(cost)))
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(cost)
+        cost = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return cost
+
+
+def check_observations(observations: Sequence[Observation], box: Box) -> None:
+    """Raise unless the observations fit each other and the box."""
+    if not len(observations):
+        raise InvalidInput("`learn_loss` needs at least one observation; found none. Train one model first.")
+    for i, o in enumerate(observations):
+        if not isinstance(o, Observation):
+            raise InvalidInput(f"`observations` must be Observations; found {type(o).__name__} at index {i}.")
+        if o.features.size != len(box):
+            raise InvalidInput(
+                f"Each observation needs one feature a weight, {len(box)} as in {box}; found {o.features.size} "
+                f"at index {i}."
+            )
+        if o.names is not None and o.names != box.names:
+            box.check_names(o.names, f"observation {i}")
+            raise InvalidInput(
+                f"Features must be in the box's order, {list(box.names)}; found {list(o.names)} at index {i}."
+            )
+    for field in ("gram", "metric"):
+        given = [getattr(o, field) is not None for o in observations]
+        if any(given) and not all(given):
+            raise InvalidInput(
+                f"Either all observations have a {field} or none; found {sum(given)} of {len(given)} with one "
+                f"(the first without: index {given.index(False)}). Leave it out, or give it for all."
+            )
+
+
+def _counts(observations: Sequence[Observation], sample_weight: ArrayLike | None) -> Array:
+    """The sample weights (m,), checked."""
+    m = len(observations)
+    counts = np.ones(m) if sample_weight is None else np.array(sample_weight, dtype=np.float64)
+    if counts.shape != (m,) or not (np.isfinite(counts) & (counts >= 0)).all() or not counts.any():
+        raise InvalidInput(f"`sample_weight` must be {m} finite numbers >= 0, not all 0; found {counts.tolist()}.")
+    return counts

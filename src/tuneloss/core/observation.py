@@ -1,0 +1,162 @@
+"""What is kept of one trained model: k + 1 numbers, and (k + 1)^2 more where gradients are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tuneloss.core.box import Array
+from tuneloss.errors import InvalidInput, NotFinite
+
+GRAM_TOLERANCE = 1e-6  # of a gram with unit diagonal: what float32 sums leave of symmetry and of eigenvalues >= 0
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """One trained model: its validation error, the values of its loss terms and, optionally, their gram.
+
+        gram = [jacobian | gradient]' [jacobian | gradient]        (k + 1, k + 1), the error last
+
+    where column j of jacobian (n, k) is the gradient of term j, and gradient (n,) that of the error.
+
+    error: validation error, to be fitted; a sum or a mean.
+    features: (k,) the values of the terms, or {name: value}.
+    gram: (k + 1, k + 1), or None where gradients are unknown.
+    metric: what decides which of two models is better, if not the error (e.g. top-1 error).
+
+    >>> Observation(0.5, {"l2": 4.0, "logloss": 0.3}).features
+    array([4. , 0.3])
+    """
+
+    error: float
+    features: Array
+    gram: Array | None = None
+    metric: float | None = None
+    names: tuple[str, ...] | None = None
+
+    def __init__(
+        self,
+        error: float,
+        features: Mapping[str, float] | ArrayLike,
+        gram: ArrayLike | None = None,
+        *,
+        metric: float | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        if isinstance(features, Mapping):
+            names, features = tuple(features), list(features.values())
+        values = _array(features, "features")
+        if values.ndim != 1 or values.size == 0:
+            raise InvalidInput(f"`features` must have shape (k,), one value a term; found shape {values.shape}.")
+        if names is not None and len(names) != values.size:
+            raise InvalidInput(f"`names` must be one a feature; found {len(names)} for {values.size} features.")
+        fields = {
+            "error": _number(error, "error"),
+            "features": values,
+            "gram": None if gram is None else _checked_gram(_array(gram, "gram"), values.size),
+            "metric": None if metric is None else _number(metric, "metric"),
+            "names": None if names is None else tuple(names),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+
+    @classmethod
+    def from_gradients(
+        cls,
+        error: float,
+        features: Mapping[str, float] | ArrayLike,
+        gradient: ArrayLike,
+        jacobian: ArrayLike,
+        *,
+        metric: float | None = None,
+    ) -> Observation:
+        """An observation from the gradient of the error (n,) and the gradients of the terms (n, k).
+
+        >>> Observation.from_gradients(1.0, [2.0], gradient=[3.0, 0.0], jacobian=[[1.0], [1.0]]).gram
+        array([[2., 3.],
+               [3., 9.]])
+        """
+        g, jac = _array(gradient, "gradient"), _array(jacobian, "jacobian")
+        k = len(features) if isinstance(features, Mapping) else np.size(features)
+        if g.ndim != 1 or jac.shape != (g.size, k):
+            raise InvalidInput(
+                f"`gradient` must have shape (n,) and `jacobian` (n, k) with k = {k} features; found {g.shape} and "
+                f"{jac.shape}. Column j of the jacobian is the gradient of term j."
+            )
+        gram = np.empty((k + 1, k + 1))
+        gram[:k, :k] = jac.T @ jac
+        gram[k, :k] = gram[:k, k] = jac.T @ g
+        gram[k, k] = g @ g
+        return cls(error, features, gram, metric=metric)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The observation as JSON."""
+        return {
+            "error": self.error,
+            "features": self.features.tolist(),
+            "gram": None if self.gram is None else self.gram.tolist(),
+            "metric": self.metric,
+            "names": None if self.names is None else list(self.names),
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Observation:
+        """The inverse of `to_dict`; `gram`, `metric` and `names` may be missing."""
+        if not isinstance(record, Mapping) or not {"error", "features"} <= set(record):
+            raise InvalidInput(
+                "An observation's record must have `error` and `features` (and may have `gram`, `metric`, `names`); "
+                f"found {sorted(record) if isinstance(record, Mapping) else type(record).__name__}."
+            )
+        extra = {name: record.get(name) for name in ("metric", "names")}
+        return cls(record["error"], record["features"], record.get("gram"), **extra)
+
+
+def _array(value: ArrayLike, what: str) -> Array:
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError) as reason:
+        raise InvalidInput(f"`{what}` must be numbers in a rectangular array: {reason}.") from None
+    if not np.isfinite(array).all():
+        raise NotFinite(
+            f"`{what}` must be finite; found {int((~np.isfinite(array)).sum())} of {array.size} values NaN or "
+            "infinite. If the run diverged, use `tell(weights, failed='diverged')`."
+        )
+    return array
+
+
+def _number(value: float, what: str) -> float:
+    array = _array(value, what)
+    if array.size != 1:
+        raise InvalidInput(f"`{what}` must be one number; found shape {array.shape}. Give a sum or a mean.")
+    return float(array.reshape(()))
+
+
+def _checked_gram(gram: Array, k: int) -> Array:
+    if gram.shape != (k + 1, k + 1):
+        raise InvalidInput(
+            f"`gram` must have shape (k + 1, k + 1) = {(k + 1, k + 1)}, the error last; found {gram.shape}."
+        )
+    size = np.sqrt(np.abs(np.diagonal(gram)))
+    unit = gram / np.outer(np.where(size > 0, size, 1.0), np.where(size > 0, size, 1.0))
+    gap = float(np.abs(unit - unit.T).max())
+    if gap > GRAM_TOLERANCE:
+        raise InvalidInput(
+            f"`gram` must be symmetric; found entries that differ from their mirror image by {gap:.1e} of their "
+            "size. It is [jacobian | gradient]' [jacobian | gradient]."
+        )
+    unit = (unit + unit.T) / 2
+    try:
+        np.linalg.cholesky(unit + GRAM_TOLERANCE * np.eye(k + 1))
+    except np.linalg.LinAlgError:
+        raise InvalidInput(
+            "`gram` must be positive semidefinite; found a lowest eigenvalue of "
+            f"{np.linalg.eigvalsh(unit)[0]:.1e} at unit diagonal. Store no minus signs in it: it is "
+            "[jacobian | gradient]' [jacobian | gradient]."
+        ) from None
+    return (gram + gram.T) / 2

@@ -1,0 +1,314 @@
+"""TuneLoss between runs: ask for weights, train with them, tell what came out."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, overload
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tuneloss.core.box import Array, Box
+from tuneloss.core.cost import Epsilon
+from tuneloss.core.forms import Objective
+from tuneloss.core.journal import Journal
+from tuneloss.core.learn import LearnedLoss, check_observations, guesses, learn_loss
+from tuneloss.core.observation import Observation
+from tuneloss.core.progress import progress_bar
+from tuneloss.core.sample import center, distance, nearby, same_point, sample_box
+from tuneloss.errors import InvalidInput, NotFinite, RunFailed, SolverError
+
+Weights = Mapping[str, float] | ArrayLike
+Fallback = Literal["nearby", "random", "repeat"]
+FAILED_RADIUS = 0.05  # of a range: proposals this near to a failed run are avoided
+TRIES = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One thing told: the weights of a run (None for a model of the initial set) and what came of it.
+
+    run: number of the run, from 0; several observations of one run share it; None for the initial set.
+    """
+
+    run: int | None
+    weights: dict[str, float] | None
+    observation: Observation | None
+    failed: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The run as JSON."""
+        observation = None if self.observation is None else self.observation.to_dict()
+        return {"run": self.run, "weights": self.weights, "observation": observation, "failed": self.failed}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Run:
+        """The inverse of `to_dict`."""
+        observation = record["observation"]
+        return cls(
+            record["run"],
+            record["weights"],
+            None if observation is None else Observation.from_dict(observation),
+            record["failed"],
+        )
+
+
+def best_run(history: Sequence[Run]) -> Run | None:
+    """The run of least metric (error, if no metric is given), then least error, then the most recent."""
+    runs = [(run, run.observation) for run in history if run.weights is not None and run.observation is not None]
+    return runs[guesses([observation for _, observation in runs])[0]][0] if runs else None
+
+
+class LossTuner:
+    """Learns the weights of a loss from one training run to the next (algorithm TuneLoss).
+
+    `ask` proposes, in this order: the points of `start`; while nothing is known, the centre of the box and then random
+    points; else what `learn_loss` says to all observations so far. Where that repeats a point that was tried, or comes
+    near one that failed, `fallback` takes over: "nearby" moves it by about a tenth of each range, "random" draws from
+    the whole box (log-uniform where a range spans a decade), "repeat" lets it be. Points that were asked for and not
+    told yet count as tried, and the next proposal is learned with random sample weights, one standard exponential
+    number an observation (the Bayesian bootstrap): so `ask(n)` gives n different points, spread as far as the
+    observations disagree.
+
+    All random numbers come from `seed` and the number of points told and asked, so a resumed tuner goes on as it
+    would have.
+
+    start: weights to try first: one point by name, or a list of points.
+    journal: a file that keeps all that is told; an existing one is resumed.
+
+    >>> tuner = LossTuner(Box.from_dict({"l2": (0.1, 10.0), "logloss": 1.0}))
+    >>> weights = tuner.ask()
+    >>> weights
+    {'l2': 1.0, 'logloss': 1.0}
+    >>> model = Observation.from_gradients(3.0, [1.0, 1.0], [5.0, 3.0], [[2.0, 1.0], [1.0, 1.0]])
+    >>> tuner.tell(weights, model)
+    >>> round(tuner.ask()["l2"], 6)
+    2.0
+    """
+
+    def __init__(
+        self,
+        box: Box,
+        *,
+        seed: int = 0,
+        objective: Objective = "calibrated",
+        epsilon: Epsilon = "balanced",
+        start: Mapping[str, float] | Sequence[Weights] = (),
+        fallback: Fallback = "nearby",
+        journal: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if fallback not in ("nearby", "random", "repeat"):
+            raise InvalidInput(f'`fallback` must be "nearby", "random" or "repeat"; found {fallback!r}.')
+        self.box, self.seed, self.objective, self.epsilon, self.fallback = (
+            box,
+            seed,
+            objective,
+            epsilon,
+            fallback,
+        )
+        self._start = [box.as_array(p) for p in ([start] if isinstance(start, Mapping) else start)]
+        self._history: list[Run] = []
+        self._pending: list[Array] = []
+        self.learned: LearnedLoss | None = None
+        self._journal: Journal | None = None
+        if journal is not None:
+            self._journal = Journal(journal, {"box": box.state_dict()})
+            self._history = [Run.from_dict(record) for record in self._journal.records]
+
+    @property
+    def history(self) -> list[Run]:
+        """All that was told, in order."""
+        return list(self._history)
+
+    @property
+    def best(self) -> Run | None:
+        """The best run told so far, by metric or error; None before the first that did not fail."""
+        return best_run(self._history)
+
+    @property
+    def n_runs(self) -> int:
+        """How many runs were told, failed ones included."""
+        return 1 + max((run.run for run in self._history if run.run is not None), default=-1)
+
+    @overload
+    def ask(self) -> dict[str, float]: ...
+    @overload
+    def ask(self, n: int) -> list[dict[str, float]]: ...
+    def ask(self, n: int | None = None) -> dict[str, float] | list[dict[str, float]]:
+        """The weights to train with next; `ask(n)` gives n different ones, for n workers."""
+        if n is not None:
+            if n < 1:
+                raise InvalidInput(f"`ask(n)` needs n >= 1; found {n}.")
+            return [self.ask() for _ in range(n)]
+        point = self._propose()
+        self._pending.append(point)
+        return self.box.as_dict(point)
+
+    def tell(
+        self, weights: Weights | None, observation: Observation | None = None, *, failed: str | None = None
+    ) -> None:
+        """Record what came of training with these weights: an observation, or why the run failed.
+
+        weights: as asked, or others of the box. None adds the observation to the initial set (Theta_0).
+        Several observations of one run, such as its checkpoints, are told one by one with the same weights.
+        """
+        if (observation is None) == (failed is None):
+            raise InvalidInput(
+                "`tell` needs an observation or a reason `failed=...`, and not both; found "
+                f"{'neither' if failed is None else 'both'}."
+            )
+        if observation is not None:
+            known = [run.observation for run in self._history if run.observation is not None][:1]
+            check_observations([*known, observation], self.box)
+        if weights is None:
+            if observation is None:
+                raise InvalidInput("A failed run needs its weights; found None. Tell it as tell(weights, failed=...).")
+            self._record(Run(None, None, observation))
+            return
+        point = self.box.as_array(weights)
+        number = self._number(point)
+        self._record(Run(number, self.box.as_dict(point), observation, failed))
+        self._pending = _without(self._pending, point)
+
+    def run(
+        self,
+        train: Callable[[dict[str, float]], Observation | Sequence[Observation]],
+        n_runs: int = 10,
+        *,
+        progress: bool = True,
+    ) -> Run | None:
+        """Ask, train and tell until there are `n_runs` runs in all; returns the best.
+
+        train: weights -> Observation, or a list of them (checkpoints, the final model last). If it raises `RunFailed`,
+            or `NotFinite` as an `Observation` of NaN does, the run is recorded as failed and the next one begins. Any
+            other exception ends the loop; calling `run` again goes on. It may keep its last model for a warm start.
+        """
+        with progress_bar("tuning", n_runs, enabled=progress) as advance:
+            advance(self.n_runs, "")
+            while self.n_runs < n_runs:
+                weights = self.ask()
+                try:
+                    self._train_once(train, weights)
+                finally:  # an interrupted run was not told: it will be proposed again
+                    self._pending = _without(self._pending, self.box.as_array(weights))
+                best = self.best
+                seen = best.observation if best else None
+                advance(self.n_runs, f"best error {seen.error:.4g}" if seen else "no run yet that did not fail")
+        return self.best
+
+    def _train_once(
+        self,
+        train: Callable[[dict[str, float]], Observation | Sequence[Observation]],
+        weights: dict[str, float],
+    ) -> None:
+        try:
+            result = train(dict(weights))
+        except (RunFailed, NotFinite) as reason:
+            self.tell(weights, failed=str(reason) or type(reason).__name__)
+            return
+        found = [result] if isinstance(result, Observation) else result
+        if not isinstance(found, Sequence) or not found or not all(isinstance(o, Observation) for o in found):
+            raise InvalidInput(
+                f"`train` must return an Observation, or a list of them; found {type(result).__name__}. To say that a "
+                "run failed, raise tuneloss.errors.RunFailed."
+            )
+        for observation in found:
+            self.tell(weights, observation)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The tuner as JSON, but for its journal."""
+        return {
+            "version": 1,
+            "box": self.box.state_dict(),
+            "seed": self.seed,
+            "objective": self.objective,
+            "epsilon": "inf" if self.epsilon == math.inf else self.epsilon,
+            "fallback": self.fallback,
+            "start": [point.tolist() for point in self._start],
+            "history": [run.to_dict() for run in self._history],
+            "pending": [point.tolist() for point in self._pending],
+        }
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Any]) -> LossTuner:
+        """The inverse of `state_dict`."""
+        if state.get("version") != 1:
+            raise InvalidInput(f"A tuner's state must have version 1; found {state.get('version')!r}.")
+        epsilon = math.inf if state["epsilon"] == "inf" else state["epsilon"]
+        tuner = cls(
+            Box.from_state_dict(state["box"]),
+            seed=state["seed"],
+            objective=state["objective"],
+            epsilon=epsilon,
+            start=state["start"],
+            fallback=state["fallback"],
+        )
+        tuner._history = [Run.from_dict(record) for record in state["history"]]
+        tuner._pending = [np.array(point) for point in state["pending"]]
+        return tuner
+
+    def _record(self, run: Run) -> None:
+        if self._journal is not None:
+            self._journal.append(run.to_dict())
+        self._history.append(run)
+
+    def _number(self, point: Array) -> int:
+        """The number of the run with these weights: a new one, unless the last one told goes on."""
+        last = self._history[-1] if self._history else None
+        asked = any(same_point(point, other) for other in self._pending)
+        if asked or last is None or last.weights is None or last.run is None:
+            return self.n_runs
+        goes_on = same_point(point, self.box.as_array(last.weights))
+        return last.run if goes_on else self.n_runs
+
+    def _propose(self) -> Array:
+        tried = self._points(failed=False) + self._pending
+        for point in self._start:
+            if not any(same_point(point, other) for other in tried):
+                return point
+        rng = np.random.default_rng([self.seed, len(self._history), len(self._pending)])
+        observations = [run.observation for run in self._history if run.observation is not None]
+        if not observations:
+            point, fallback = center(self.box), "random"
+        else:
+            point, fallback = self._learn(observations, rng), self.fallback
+        return point if fallback == "repeat" else self._new(point, tried, fallback, rng)
+
+    def _learn(self, observations: list[Observation], rng: np.random.Generator) -> Array:
+        spread = rng.standard_exponential(len(observations)) if self._pending else None
+        try:
+            self.learned = learn_loss(
+                observations, self.box, objective=self.objective, epsilon=self.epsilon, sample_weight=spread
+            )
+        except SolverError as reason:
+            warnings.warn(f"The next weights are near the best so far, since {reason}", RuntimeWarning, stacklevel=4)
+            best = self.best
+            return center(self.box) if best is None or best.weights is None else self.box.as_array(best.weights)
+        return self.learned.weights
+
+    def _new(self, point: Array, tried: list[Array], fallback: str, rng: np.random.Generator) -> Array:
+        """The point, or by the fallback one that was not tried and is not near a failed one."""
+        failed = self._points(failed=True)
+        candidate = point
+        for _ in range(TRIES):
+            repeats = any(same_point(candidate, other) for other in tried)
+            if not repeats and all(distance(self.box, candidate, other) > FAILED_RADIUS for other in failed):
+                return candidate
+            candidate = nearby(self.box, point, rng) if fallback == "nearby" else sample_box(self.box, rng)
+        return candidate  # the box is a point, or full of failures
+
+    def _points(self, *, failed: bool) -> list[Array]:
+        runs = [run for run in self._history if run.weights is not None and (run.failed is not None) >= failed]
+        return [self.box.as_array(run.weights) for run in runs if run.weights is not None]
+
+
+def _without(points: list[Array], point: Array) -> list[Array]:
+    """The points but for the first that is the same as this one."""
+    for i, other in enumerate(points):
+        if same_point(point, other):
+            return points[:i] + points[i + 1 :]
+    return points
