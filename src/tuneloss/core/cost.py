@@ -75,7 +75,8 @@ def cost_matrix(observations: Sequence[Observation], epsilon: float, sample_weig
     if not math.isinf(epsilon):
         rows = np.array([np.append(o.features, -o.error) for o in observations])
         rows *= np.sqrt(sample_weight)[:, None]
-        cost += rows.T @ rows
+        with np.errstate(over="ignore"):
+            cost += rows.T @ rows
     if not np.isfinite(cost).all():
         raise InvalidInput(
             "The squares of features, errors and gradients must not overflow; found sums beyond 1e308. "

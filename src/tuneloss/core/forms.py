@@ -105,6 +105,7 @@ def form(objective: Objective, cost: Array, features: Array, guess: int, box: Bo
     if objective == "calibrated":  # the cut at scale' = 1
         H, c = np.zeros((k + 1, k + 1)), np.append(cost[:k, k], 0.0)
         H[:k, :k] = cost[:k, :k]
+        equal = equal[: 0 if box.is_simplex else None]  # on a simplex mu alone decides: t is the sum of mu
         G = np.vstack([below, on_mu])
         problem = Problem(H, c, equal, np.zeros(len(equal)), G, np.zeros(len(G)))
     else:  # the cut at t' = 1

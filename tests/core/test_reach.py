@@ -1,0 +1,57 @@
+"""Reachability against a plain LP, and that its certificates hold."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from tests.properties import features_of, margin
+from tests.strategies import instances
+from tuneloss import Box, Observation
+from tuneloss.core.cost import cost_matrix
+from tuneloss.core.forms import scaling
+from tuneloss.core.reach import Reach
+
+
+def reach_of(observations, box):
+    cost = cost_matrix(observations, 0.0, np.ones(len(observations)))
+    features = features_of(observations)
+    return Reach(features, box, scaling(cost, features, box))
+
+
+@settings(max_examples=200, deadline=None)
+@given(instance=instances())
+def test_agrees_with_a_plain_lp(instance):
+    """For every observation, in any order of questions, with what was learned from the earlier answers."""
+    observations, box = instance
+    reach = reach_of(observations, box)
+    for guess in range(len(observations)):
+        found = margin(guess, observations, box)
+        if abs(found) > 1e-7 or found >= 0:
+            assert reach.allows(guess) == (found >= 0)
+
+
+def test_one_certificate_rules_out_a_whole_cluster_without_another_lp(monkeypatch):
+    """Neighbours above one mixture of two models are ruled out by the mixture that ruled out the first."""
+    ends = np.array([[1.0, 3.0, 1.0], [3.0, 1.0, 1.0]])
+    cluster = [2.5, 2.5, 1.0] + np.outer(np.linspace(-0.1, 0.1, 50), [1.0, -1.0, 0.0])  # none dominates another
+    observations = [Observation(0.0, f) for f in [*cluster, *ends]]
+    reach = reach_of(observations, Box([0.5, 0.5, 1.0], [2.0, 2.0, 1.0]))
+    assert not reach.allows(0)
+    monkeypatch.setattr(reach, "_rough_margin", lambda rows: pytest.fail("asked a solver again"))
+    assert not any(reach.allows(guess) for guess in range(1, 50))
+
+
+def test_the_edge_counts_as_reached():
+    """Rows are weak inequalities: a model that ties under some weights in the box can be the argmin."""
+    tie = [Observation(0.0, [1.0, 2.0]), Observation(1.0, [1.0, 1.0])]  # equal where the second weight is 0
+    assert reach_of(tie, Box([1.0, 0.0], [1.0, 5.0])).allows(0)
+    assert not reach_of(tie, Box([1.0, 0.1], [1.0, 5.0])).allows(0)
+
+
+def test_least_cap_is_the_least_weight_that_reaches():
+    observations = [Observation(1.0, [0.0, 1.0]), Observation(2.0, [0.25, 0.0])]
+    box = Box([0.0, 1.0], [np.inf, 1.0])  # needs a first weight of 4
+    features = features_of(observations)
+    scales = scaling(cost_matrix(observations, 0.0, np.ones(2)), features, box)
+    cap = Reach(features, box, scales).least_cap(0)
+    assert cap * scales.t / scales.unit[0] == pytest.approx(4.0)

@@ -1,0 +1,46 @@
+"""The architecture, as imports: downwards only, and nothing optional at the door."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tuneloss
+
+ROOT = Path(tuneloss.__file__).parent
+OPTIONAL = ["cvxpy", "joblib", "lightning", "matplotlib", "optuna", "ray", "rich", "sklearn", "torch", "typer"]
+BELOW = {  # a room, and the rooms it may import
+    "errors": [],
+    "core": ["errors"],
+    "baselines": ["core", "errors"],
+    "report": ["core", "errors"],
+    "paper": ["baselines", "core", "errors", "report"],
+    "cli": ["baselines", "core", "errors", "paper", "report"],
+}
+
+
+def rooms_imported_by(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else names
+        assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path}: relative import"
+        found |= {name.split(".")[1] for name in names if name.startswith("tuneloss.")}
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_go_downwards(path):
+    """Each file imports only from its own room and those below it."""
+    room = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    if room != "__init__":
+        assert rooms_imported_by(path) <= {room, *BELOW[room]}
+
+
+def test_importing_the_package_loads_nothing_optional():
+    """In a fresh process: NumPy, SciPy and the two QP solvers are all it takes."""
+    program = f"import sys, tuneloss; print([name for name in {OPTIONAL} if name in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
