@@ -83,5 +83,5 @@ def test_refuses_to_weigh_gradients_that_are_not_there():
 
 
 def test_refuses_an_overflow():
-    with pytest.raises(InvalidInput, match="must not overflow; .* Divide the error and each term by a constant"):
+    with pytest.raises(InvalidInput, match=r"must not overflow; .* Divide the error and each term by a constant"):
         cost_matrix([Observation(1.0, [1e200])], 0.0, np.ones(1))

@@ -1,4 +1,4 @@
-"""The journal: nothing told is lost to a kill at any moment, and nothing is taken from a file that was cut or edited."""
+"""The journal: a kill at any moment loses nothing told, and a file that was cut or edited is refused."""
 
 import json
 import os
@@ -118,7 +118,7 @@ def test_refuses_a_second_writer(path):
     """Two tuners on one file would each overlook what the other was told."""
     first, second = Journal(path, HEADER), Journal(path, HEADER)
     first.append({"x": 4})
-    with pytest.raises(JournalError, match="written by one tuner at a time.*Give each process a journal of its own"):
+    with pytest.raises(JournalError, match=r"written by one tuner at a time.*Give each process a journal of its own"):
         second.append({"x": 5})
     assert Journal(path, HEADER).records == [*RECORDS, {"x": 4}]
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -16,6 +17,20 @@ def test_the_gram_is_that_of_jacobian_and_gradient():
     both = np.column_stack([jacobian, gradient])
     found = Observation.from_gradients(1.0, np.ones(3), gradient, jacobian).gram
     np.testing.assert_allclose(found, both.T @ both)
+
+
+def test_a_long_jacobian_is_read_in_blocks_without_a_copy():
+    """In float32 too: the sums are in float64, and no array of n x k numbers is made."""
+    rng = np.random.default_rng(0)
+    gradient, jacobian = rng.normal(size=10_000), rng.normal(size=(10_000, 20)).astype(np.float32)
+    tracemalloc.start()
+    found = Observation.from_gradients(1.0, np.ones(20), gradient, jacobian).gram
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    exact = jacobian.astype(np.float64)
+    np.testing.assert_allclose(found[:20, :20], exact.T @ exact, rtol=1e-12)
+    np.testing.assert_allclose(found[:20, 20], exact.T @ gradient, rtol=1e-9)
+    assert peak < exact.nbytes
 
 
 @pytest.mark.parametrize("gram", [None, [[2.0, 1 / 3], [1 / 3, 7.0]]])
@@ -69,6 +84,7 @@ WRONG = [
     (lambda: Observation(1.0, [1.0], [[-1.0, 0.0], [0.0, 1.0]]), "positive semidefinite"),
     (lambda: Observation(1.0, [1.0], [[0.0, 1.0], [1.0, 1.0]]), "positive semidefinite"),
     (lambda: Observation.from_gradients(1.0, [1.0], [1.0, 2.0], [[1.0]]), r"found \(2,\) and \(1, 1\)"),
+    (lambda: Observation.from_gradients(1.0, [1.0], [1.0], [[math.inf]]), "`jacobian` must be finite; found 1 of 1"),
     (lambda: Observation.from_dict({"error": 1.0}), r"must have `error` and `features`.*found \['error'\]"),
     (lambda: Observation.from_dict([1.0]), "found list"),
 ]

@@ -33,7 +33,9 @@ def test_agrees_with_a_plain_lp(instance):
 def test_one_certificate_rules_out_a_whole_cluster_without_another_lp(monkeypatch):
     """Neighbours above one mixture of two models are ruled out by the mixture that ruled out the first."""
     ends = np.array([[1.0, 3.0, 1.0], [3.0, 1.0, 1.0]])
-    cluster = [2.5, 2.5, 1.0] + np.outer(np.linspace(-0.1, 0.1, 50), [1.0, -1.0, 0.0])  # none dominates another
+    cluster = np.array([2.5, 2.5, 1.0]) + np.outer(
+        np.linspace(-0.1, 0.1, 50), [1.0, -1.0, 0.0]
+    )  # none dominates another
     observations = [Observation(0.0, f) for f in [*cluster, *ends]]
     reach = reach_of(observations, Box([0.5, 0.5, 1.0], [2.0, 2.0, 1.0]))
     assert not reach.allows(0)

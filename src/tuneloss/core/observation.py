@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from tuneloss.core.box import Array
 from tuneloss.errors import InvalidInput, NotFinite
 
+BLOCK = 4096  # rows of a jacobian that are read at a time, so that no n x k copy is made
 GRAM_TOLERANCE = 1e-6  # of a gram with unit diagonal: what float32 sums leave of symmetry and of eigenvalues >= 0
 
 
@@ -82,17 +83,22 @@ class Observation:
         array([[2., 3.],
                [3., 9.]])
         """
-        g, jac = _array(gradient, "gradient"), _array(jacobian, "jacobian")
+        g, jac = _array(gradient, "gradient"), np.asarray(jacobian)
         k = len(features) if isinstance(features, Mapping) else np.size(features)
         if g.ndim != 1 or jac.shape != (g.size, k):
             raise InvalidInput(
                 f"`gradient` must have shape (n,) and `jacobian` (n, k) with k = {k} features; found {g.shape} and "
                 f"{jac.shape}. Column j of the jacobian is the gradient of term j."
             )
-        gram = np.empty((k + 1, k + 1))
-        gram[:k, :k] = jac.T @ jac
-        gram[k, :k] = gram[:k, k] = jac.T @ g
-        gram[k, k] = g @ g
+        gram = np.zeros((k + 1, k + 1))
+        with np.errstate(invalid="ignore", over="ignore"):
+            for start in range(0, len(g), BLOCK):
+                block = np.asarray(jac[start : start + BLOCK], dtype=np.float64)
+                gram[:k, :k] += block.T @ block
+                gram[:k, k] += block.T @ g[start : start + BLOCK]
+        if not np.isfinite(gram).all():
+            _array(jac, "jacobian")  # says what is wrong with it
+        gram[k, :k], gram[k, k] = gram[:k, k], g @ g
         return cls(error, features, gram, metric=metric)
 
     def to_dict(self) -> dict[str, Any]:
