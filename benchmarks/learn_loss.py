@@ -21,7 +21,7 @@ from collections.abc import Callable
 import cvxpy as cp
 import numpy as np
 
-from tuneloss import Box, LearnedLoss, Observation, learn_loss
+from tuneloss import Box, Observation, learn_loss
 from tuneloss.core import forms, qp
 from tuneloss.core.cost import cost_matrix, epsilon_value
 
@@ -163,14 +163,11 @@ def growth(sizes_m: list[int], sizes_k: list[int]) -> None:
         print(f"{m:>10}" + "".join(f"{value:>9.1f}" for value in row))
     in_m = np.log(table[-1] / table[0]) / np.log(sizes_m[-1] / sizes_m[0])
     in_k = np.log(table[:, -1] / table[:, 0]) / np.log(sizes_k[-1] / sizes_k[0])
+    m_from, m_to, k_from, k_to = sizes_m[0], sizes_m[-1], sizes_k[0], sizes_k[-1]
     print(
-        f"  From m={sizes_m[0]} to {sizes_m[-1]} time grows like m^{in_m[0]:.2f} at k={sizes_k[0]} and m^{in_m[-1]:.2f} ",
-        end="",
+        f"  Time grows from m={m_from} to {m_to} like m^{in_m[0]:.2f} at k={k_from} and m^{in_m[-1]:.2f} at k={k_to};"
     )
-    print(f"at k={sizes_k[-1]};")
-    print(
-        f"  from k={sizes_k[0]} to {sizes_k[-1]} like k^{in_k[0]:.2f} at m={sizes_m[0]} and k^{in_k[-1]:.2f} at m={sizes_m[-1]}.\n"
-    )
+    print(f"  from k={k_from} to {k_to} like k^{in_k[0]:.2f} at m={m_from} and k^{in_k[-1]:.2f} at m={m_to}.\n")
 
 
 def memory(m: int, k: int, n: int) -> None:

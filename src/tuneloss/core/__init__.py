@@ -8,6 +8,7 @@
     reach.py        which observations can be the argmin at all
     learn.py        learn_loss: all of these together (algorithm LearnLoss)
     sample.py       points of a box without data
+    runs.py         the record of what was told
     journal.py      a file of records that survives a kill
     progress.py     a progress bar
     tune.py         LossTuner: ask, train, tell (algorithm TuneLoss)

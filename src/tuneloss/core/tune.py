@@ -6,7 +6,6 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -16,9 +15,10 @@ from tuneloss.core.box import Array, Box
 from tuneloss.core.cost import Epsilon
 from tuneloss.core.forms import Objective
 from tuneloss.core.journal import Journal
-from tuneloss.core.learn import LearnedLoss, check_observations, guesses, learn_loss
+from tuneloss.core.learn import LearnedLoss, check_observations, learn_loss
 from tuneloss.core.observation import Observation
 from tuneloss.core.progress import progress_bar
+from tuneloss.core.runs import Run, best_run
 from tuneloss.core.sample import center, distance, nearby, same_point, sample_box
 from tuneloss.errors import InvalidInput, NotFinite, RunFailed, SolverError
 
@@ -26,41 +26,6 @@ Weights = Mapping[str, float] | ArrayLike
 Fallback = Literal["nearby", "random", "repeat"]
 FAILED_RADIUS = 0.05  # of a range: proposals this near to a failed run are avoided
 TRIES = 100
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """One thing told: the weights of a run (None for a model of the initial set) and what came of it.
-
-    run: number of the run, from 0; several observations of one run share it; None for the initial set.
-    """
-
-    run: int | None
-    weights: dict[str, float] | None
-    observation: Observation | None
-    failed: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The run as JSON."""
-        observation = None if self.observation is None else self.observation.to_dict()
-        return {"run": self.run, "weights": self.weights, "observation": observation, "failed": self.failed}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Run:
-        """The inverse of `to_dict`."""
-        observation = record["observation"]
-        return cls(
-            record["run"],
-            record["weights"],
-            None if observation is None else Observation.from_dict(observation),
-            record["failed"],
-        )
-
-
-def best_run(history: Sequence[Run]) -> Run | None:
-    """The run of least metric (error, if no metric is given), then least error, then the most recent."""
-    runs = [(run, run.observation) for run in history if run.weights is not None and run.observation is not None]
-    return runs[guesses([observation for _, observation in runs])[0]][0] if runs else None
 
 
 class LossTuner:

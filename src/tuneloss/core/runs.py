@@ -1,0 +1,45 @@
+"""The record of what a tuner was told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tuneloss.core.learn import guesses
+from tuneloss.core.observation import Observation
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One thing told: the weights of a run (None for a model of the initial set) and what came of it.
+
+    run: number of the run, from 0; several observations of one run share it; None for the initial set.
+    """
+
+    run: int | None
+    weights: dict[str, float] | None
+    observation: Observation | None
+    failed: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The run as JSON."""
+        observation = None if self.observation is None else self.observation.to_dict()
+        return {"run": self.run, "weights": self.weights, "observation": observation, "failed": self.failed}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Run:
+        """The inverse of `to_dict`."""
+        observation = record["observation"]
+        return cls(
+            record["run"],
+            record["weights"],
+            None if observation is None else Observation.from_dict(observation),
+            record["failed"],
+        )
+
+
+def best_run(history: Sequence[Run]) -> Run | None:
+    """The run of least metric (error, if no metric is given), then least error, then the most recent."""
+    runs = [(run, run.observation) for run in history if run.weights is not None and run.observation is not None]
+    return runs[guesses([observation for _, observation in runs])[0]][0] if runs else None
