@@ -1,0 +1,134 @@
+"""The five terms of appendix B on softmax regression: L1, L2, uniform labels, dropout, log loss.
+
+Params are a matrix (D + 1, C); the last row is the bias, which is not penalised. Terms on examples are sums
+over them, not means: the ranges of appendix B are meant for sums.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tuneloss import Box, Observation
+from tuneloss.core.box import Array
+from tuneloss.errors import InvalidInput
+from tuneloss.paper.datasets import Labels, Split
+
+NAMES = ("l1", "l2", "uniform", "dropout", "logloss")
+KEEP = 0.5  # probability that dropout keeps an input, app. B
+
+
+def appendix_box() -> Box:
+    """The feasible set of appendix B: four weights in their ranges, and the log loss pinned to 1.
+
+    >>> appendix_box().names
+    ('l1', 'l2', 'uniform', 'dropout', 'logloss')
+    """
+    return Box.from_dict({"l1": (0.1, 100), "l2": (0.1, 100), "uniform": (0, 0.1), "dropout": (0, 1), "logloss": 1.0})
+
+
+def draw_masks(split: Split, rng: np.random.Generator, *, draws: int = 32) -> Array:
+    """Draw dropout masks for the training inputs: (draws, examples, D), each entry 0 or 1/KEEP.
+
+    Draw them once and use them for every model: common random numbers keep models comparable.
+    """
+    if draws < 1:
+        raise InvalidInput(f"`draws` must be at least 1, since the dropout term is a mean over draws; found {draws}.")
+    return (rng.random((draws, *split.train_x.shape)) < KEEP) / KEEP
+
+
+def with_bias(x: Array) -> Array:
+    """Append the constant input 1, that the last row of params multiplies: (..., D) -> (..., D + 1)."""
+    return np.concatenate([x, np.ones((*x.shape[:-1], 1))], axis=-1)
+
+
+def one_hot(labels: Labels, n_classes: int) -> Array:
+    """Labels as rows of probabilities: (N,) -> (N, C)."""
+    return np.eye(n_classes)[labels]
+
+
+def log_probabilities(params: Array, x: Array) -> Array:
+    """Log of the softmax of x @ params[:-1] + params[-1]: (N, C)."""
+    logits = x @ params[:-1] + params[-1]
+    logits -= logits.max(axis=-1, keepdims=True)
+    result: Array = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    return result
+
+
+def cross_entropy(params: Array, x: Array, targets: Array) -> tuple[float, Array]:
+    """Sum over examples of -sum_c targets_c log p_c, and its gradient.
+
+    With p the softmax of x @ params[:-1] + params[-1], the gradient is [x, 1]' (p - targets). One-hot
+    targets give the log loss, targets 1/C the loss on uniformly labelled examples.
+
+    Args: params (D + 1, C), x (N, D), targets (N, C), rows of which sum to 1.
+
+    >>> value, gradient = cross_entropy(np.zeros((3, 2)), np.ones((4, 2)), np.full((4, 2), 0.5))
+    >>> round(value, 4), gradient.shape      # 4 log 2
+    (2.7726, (3, 2))
+    """
+    log_p = log_probabilities(params, x)
+    return -float(np.sum(targets * log_p)), with_bias(x).T @ (np.exp(log_p) - targets)
+
+
+def l1(params: Array) -> tuple[float, Array]:
+    """Sum of |params| without the bias, and a subgradient (0 at 0)."""
+    gradient = np.sign(params)
+    gradient[-1] = 0
+    return float(np.abs(params[:-1]).sum()), gradient
+
+
+def l2(params: Array) -> tuple[float, Array]:
+    """Sum of squared params without the bias, and its gradient."""
+    gradient = 2 * params
+    gradient[-1] = 0
+    return float(np.square(params[:-1]).sum()), gradient
+
+
+def dropout_loss(params: Array, x: Array, targets: Array, masks: Array) -> tuple[float, Array]:
+    """Cross entropy on inputs times dropout masks, a mean over the draws: its value and gradient.
+
+    Args: params (D + 1, C), x (N, D), targets (N, C), masks (draws, N, D).
+    """
+    drawn = [cross_entropy(params, x * mask, targets) for mask in masks]
+    value = sum(value for value, _ in drawn) / len(drawn)
+    gradient = sum((gradient for _, gradient in drawn), np.zeros_like(params)) / len(drawn)
+    return value, gradient
+
+
+def training_terms(params: Array, split: Split, masks: Array) -> tuple[Array, Array]:
+    """Features (5,) of a model, in the order of NAMES, and their jacobian (params.size, 5).
+
+    Args: params (D + 1, C); masks (draws, N, D) from `draw_masks`.
+    """
+    check_params(params, split)
+    targets = one_hot(split.train_y, split.n_classes)
+    pairs = (
+        l1(params),
+        l2(params),
+        cross_entropy(params, split.train_x, np.full_like(targets, 1 / split.n_classes)),
+        dropout_loss(params, split.train_x, targets, masks),
+        cross_entropy(params, split.train_x, targets),
+    )
+    return np.array([value for value, _ in pairs]), np.column_stack([slope.ravel() for _, slope in pairs])
+
+
+def observe(params: Array, split: Split, masks: Array) -> Observation:
+    """What LearnLoss sees of a model: its validation log loss (a sum), its features, and their gradients.
+
+    Args: params (D + 1, C); masks (draws, N, D) from `draw_masks`.
+    """
+    features, jacobian = training_terms(params, split, masks)
+    targets = one_hot(split.validation_y, split.n_classes)
+    error, gradient = cross_entropy(params, split.validation_x, targets)
+    return Observation.from_gradients(error, features, gradient.ravel(), jacobian)
+
+
+def check_params(params: Array, split: Split, what: str = "params") -> None:
+    """Raise InvalidInput unless params are finite and fit the split's inputs and classes."""
+    if not np.isfinite(params).all():
+        raise InvalidInput(f"`{what}` must be finite; found {int((~np.isfinite(params)).sum())} values that are not.")
+    if params.shape != split.params_shape:
+        raise InvalidInput(
+            f"`{what}` must have shape (D + 1, C) = {split.params_shape} for {split.name}, the last row "
+            f"the bias; found {params.shape}. Start from np.zeros({split.params_shape})."
+        )

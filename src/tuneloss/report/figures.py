@@ -1,0 +1,139 @@
+"""Drawing: matplotlib figures of the numbers in `info`. No pyplot, so no global state."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, PercentFormatter
+
+from tuneloss.report.info import MEASURES, Measure, WeightRange, best_so_far_info, weights_info
+from tuneloss.report.records import Comparison
+
+INK, GRID = "#2b2f36", "#d6d9de"  # replaced by the page's own colours in `to_svg`
+SERIES = ("#2f7ed8", "#e07b24", "#3a9d5d", "#a05cc5")  # readable on white and on near-black
+
+
+def draw_best_so_far(axes: Axes, comparison: Comparison, measure: Measure) -> None:
+    """Mean best-so-far value by run for each method, with its 95% interval as a band."""
+    for colour, curve in zip(SERIES, best_so_far_info(comparison, measure), strict=False):
+        runs = np.arange(1, len(curve.mean) + 1)
+        axes.plot(runs, curve.mean, color=colour, marker="o", markersize=4, linewidth=2, label=_plain(curve.method))
+        if comparison.n_repeats > 1:
+            axes.fill_between(
+                runs, curve.mean - curve.half, curve.mean + curve.half, color=colour, alpha=0.22, linewidth=0
+            )
+    axes.set_xlabel("training runs")
+    axes.set_ylabel(MEASURES[measure])
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 6, 8)))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0) if measure == "test_error" else "{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.legend(frameon=False, labelcolor=INK)
+    style(axes)
+
+
+def draw_weight(axes: Axes, weight: WeightRange) -> None:
+    """One weight by run against its bounds: the first method as lines, others as points."""
+    (first, values), *others = weight.values.items()
+    runs = np.arange(1, values.shape[1] + 1)
+    for colour, (method, points) in zip(SERIES[1:], others, strict=False):
+        axes.plot(runs, points.T, "o", color=colour, markersize=4, alpha=0.35, linewidth=0)
+        axes.plot([], [], "o", color=colour, markersize=4, label=_plain(method))
+    if len(values) > 1:
+        axes.plot(runs, values.T, color=SERIES[0], linewidth=0.8, alpha=0.3)
+    label = first if len(values) == 1 else f"{first} (median)"
+    axes.plot(
+        runs,
+        np.median(values, axis=0),
+        color=SERIES[0],
+        marker="o",
+        markersize=4,
+        linewidth=2,
+        label=_plain(label),
+    )
+    if weight.log:
+        axes.set_yscale("log")
+    for bound in (weight.lower, weight.upper):
+        if np.isfinite(bound):
+            axes.axhline(bound, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
+    axes.set_xlabel("training runs")
+    axes.set_ylabel(_plain(f"weight of {weight.name}"))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    style(axes)
+
+
+def weight_figures(comparison: Comparison) -> dict[str, Figure]:
+    """One figure for each weight that is not pinned."""
+    figures = {}
+    for weight in weights_info(comparison):
+        figure, axes = panel()
+        draw_weight(axes, weight)
+        figures[weight.name] = figure
+    return figures
+
+
+def best_so_far_figure(comparison: Comparison, measure: Measure) -> Figure:
+    """One panel of best-so-far curves."""
+    figure, axes = panel()
+    draw_best_so_far(axes, comparison, measure)
+    return figure
+
+
+def overview_figure(comparison: Comparison) -> Figure:
+    """Test log loss and test error by run, side by side: the picture that stands for a comparison."""
+    figure = Figure(figsize=(9.6, 3.8), layout="constrained", facecolor="white")
+    left, right = figure.subplots(1, 2)
+    draw_best_so_far(left, comparison, "test_loss")
+    draw_best_so_far(right, comparison, "test_error")
+    return figure
+
+
+def panel() -> tuple[Figure, Axes]:
+    """A figure with one panel, small enough to be read on a phone without scaling."""
+    figure = Figure(figsize=(4.8, 3.3), layout="constrained")
+    return figure, figure.subplots()
+
+
+def style(axes: Axes) -> None:
+    """Quiet axes: two spines, a light grid, one ink."""
+    axes.grid(color=GRID, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.set_facecolor("none")
+    axes.tick_params(which="both", colors=INK, labelsize=10)
+    axes.xaxis.label.set(color=INK, size=11)
+    axes.yaxis.label.set(color=INK, size=11)
+    for name, spine in axes.spines.items():
+        spine.set_visible(name in ("left", "bottom"))
+        spine.set_color(INK)
+
+
+def to_svg(figure: Figure, name: str) -> str:
+    """A figure as inline SVG that takes ink and grid from the page; `name` sets its ids apart."""
+    buffer = io.StringIO()
+    figure.patch.set_visible(False)
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = svg.replace(INK, "currentColor").replace(GRID, "var(--grid)")
+    svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{name}-", svg)
+    return re.sub(r'(<svg [^>]*?)width="[^"]*" height="[^"]*"', r"\1", svg, count=1)  # the page gives the size
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write a figure to a file, its format by the suffix, on a white ground; PNG at 160 dots an inch."""
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": path.stem}):
+        figure.savefig(path, dpi=160, facecolor="white", metadata={"Date": None} if path.suffix == ".svg" else None)
+    return path
+
+
+def _plain(text: str) -> str:
+    """Text in which a dollar sign is a dollar sign, not the start of a formula."""
+    return text.replace("$", r"\$")

@@ -1,0 +1,78 @@
+"""One self-contained HTML page: no scripts, no links to elsewhere, light and dark, narrow and wide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+STYLE = """
+:root { color-scheme: light dark; --ground: #ffffff; --ink: #1d2127; --soft: #5a626d; --grid: #dfe2e7;
+  --accent: #2f7ed8; }
+@media (prefers-color-scheme: dark) {
+  :root { --ground: #14171b; --ink: #e6e9ed; --soft: #a3abb6; --grid: #363c45; --accent: #6aa9ee; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 68rem;
+  background: var(--ground); color: var(--ink); font: 1rem/1.55 system-ui, sans-serif; }
+h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .4rem; }
+h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; }
+p { max-width: 46rem; margin: .5rem 0; }
+.about, figcaption, .caption { color: var(--soft); }
+.figures { display: grid; gap: 1.5rem 2rem;
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); }
+figure { margin: 0; max-width: 36rem; }
+figure svg { display: block; width: 100%; height: auto; }
+figure svg text { font-family: system-ui, sans-serif !important; }
+figcaption, .caption { font-size: .9rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .8rem .3rem 0; text-align: right; white-space: nowrap;
+  border-bottom: 1px solid var(--grid); }
+th:first-child, td:first-child { text-align: left; }
+tr.chosen td { font-weight: 650; }
+tr.chosen td:first-child { color: var(--accent); }
+"""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and the HTML under it, made by the functions below."""
+
+    heading: str
+    body: str
+
+
+def paragraphs(sentences: Iterable[str]) -> str:
+    """Sentences of plain text as one paragraph.
+
+    >>> paragraphs(["a < b.", "b < c."])
+    '<p>a &lt; b. b &lt; c.</p>'
+    """
+    return f"<p>{escape(' '.join(sentences))}</p>"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "", chosen: int | None = None) -> str:
+    """A table of plain text, that scrolls on its own where the page is narrow; row `chosen` stands out."""
+    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
+    lines = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
+    body = "".join(f"<tr{' class=chosen' if i == chosen else ''}>{line}</tr>\n" for i, line in enumerate(lines))
+    title = f'<p class="caption">{escape(caption)}</p>' if caption else ""
+    inside = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>"
+    return f'{title}<div class="scroll"><table>{inside}</table></div>'
+
+
+def figures(drawn: Iterable[tuple[str, str]]) -> str:
+    """Inline SVGs with captions, side by side where there is room: (svg, caption) pairs."""
+    items = (f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>" for svg, caption in drawn)
+    return f'<div class="figures">{"".join(items)}</div>'
+
+
+def page(title: str, about: str, sections: Iterable[Section]) -> str:
+    """The whole page as text."""
+    body = "\n".join(f"<section><h2>{escape(s.heading)}</h2>\n{s.body}</section>" for s in sections)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f'<h1>{escape(title)}</h1>\n<p class="about">{escape(about)}</p>\n{body}\n</body>\n</html>\n'
+    )
