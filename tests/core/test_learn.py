@@ -195,7 +195,7 @@ def test_an_observation_of_weight_0_still_constrains_the_argmin():
     learned = learn_loss([*fitted, best], box, sample_weight=[1, 1, 0])
     assert learned.argmin == 2
     assert_selects(learned.weights, [*fitted, best], 2)
-    assert learned.weights[0] >= 2.0  # a + b >= 3 b
+    assert learned.weights[0] >= 2.0 - 1e-9  # a + b >= 3 b
     assert learn_loss(fitted, box).weights[0] < 2.0
 
 

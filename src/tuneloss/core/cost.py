@@ -73,7 +73,7 @@ def cost_matrix(observations: Sequence[Observation], epsilon: float, sample_weig
         cost[k, :k] *= -1
         cost[:k, k] *= -1
     if not math.isinf(epsilon):
-        rows = np.array([np.append(o.features, -o.error) for o in observations])
+        rows = np.column_stack([np.array([o.features for o in observations]), [-o.error for o in observations]])
         rows *= np.sqrt(sample_weight)[:, None]
         with np.errstate(over="ignore"):
             cost += rows.T @ rows

@@ -19,8 +19,6 @@ from tuneloss.core.box import Array
 GOOD = 1e-9  # a residual at which no second solver is asked
 ACCEPTED = 1e-7  # the largest residual that may leave this package
 RANK = 1e-11  # eigenvalues below this, of a matrix with unit diagonal, count as 0
-TOLERANCES = (1e-11, 1e-8)  # PIQP's
-QUICK_ITERATIONS = 60  # PIQP mostly needs 10 to 30
 
 
 @dataclass(frozen=True)
@@ -68,12 +66,12 @@ class Solution:
 
 
 def solve(problem: Problem, *, quick: bool = False) -> Solution:
-    """The best of PIQP at two tolerances, then Clarabel; each is polished, the first good one wins.
+    """The best of PIQP, PIQP with a scaling of its own on top, and Clarabel; the first good one wins.
 
-    quick: only the first of these, and not for long.
+    Each is polished. quick: only the first of them, and not for long (it mostly needs 10 to 20 iterations).
     """
-    best = _polish(problem, _piqp(problem, TOLERANCES[0], QUICK_ITERATIONS if quick else 250))
-    for attempt in () if quick else (partial(_piqp, tolerance=TOLERANCES[1], iterations=250), _clarabel):
+    best = _polish(problem, _piqp(problem, iterations=60 if quick else 250))
+    for attempt in () if quick else (partial(_piqp, precondition=10), _clarabel):
         if best.residual(problem) <= GOOD:
             break
         best = min(best, _polish(problem, attempt(problem)), key=lambda solution: solution.residual(problem))
@@ -110,14 +108,14 @@ def smallest(problem: Problem, solution: Solution, counted: int) -> Solution:
     return moved if kept_best else replace(solution, solver=solution.solver + ", tie rule not met")
 
 
-def _piqp(p: Problem, tolerance: float, iterations: int) -> Solution:
+def _piqp(p: Problem, *, tolerance: float = 1e-11, iterations: int = 250, precondition: int = 0) -> Solution:
     solver = piqp.DenseSolver()
     settings = solver.settings
     settings.eps_abs = settings.eps_duality_gap_abs = tolerance
     settings.eps_rel = settings.eps_duality_gap_rel = 0.0
     settings.max_iter = iterations
-    below = np.full(p.h.size, -np.inf)
-    solver.setup(np.asfortranarray(p.H), p.c, np.asfortranarray(p.A), p.b, np.asfortranarray(p.G), below, p.h)
+    settings.preconditioner_iter = precondition
+    solver.setup(np.asfortranarray(p.H), p.c, np.asfortranarray(p.A), p.b, np.asfortranarray(p.G), None, p.h)
     solver.solve()
     found = solver.result
     return Solution(found.x.copy(), found.y.copy(), found.z_u.copy(), "PIQP")
@@ -143,6 +141,8 @@ def _polish(p: Problem, solution: Solution) -> Solution:
     active = solution.z > p.h - p.G @ solution.x
     rows = np.vstack([p.A, p.G[active]])
     n, q = p.c.size, rows.shape[0]
+    if q > 2 * n:  # more than can bind at once, but for repetitions: it is far from a solution
+        return solution
     kkt = np.block([[p.H, rows.T], [rows, np.zeros((q, q))]])
     damped = kkt + 1e-9 * np.diag(np.r_[np.ones(n), -np.ones(q)])
     right = np.concatenate([-p.c, p.b, p.h[active]])

@@ -2,79 +2,118 @@
 
 Observation g is reachable if some weights in the box give no other observation a lower loss. It is not reachable if
 some mixture of the others has a lower loss than g under *all* weights in the box. Both proofs, the weights and the
-mixture, are checked here by plain arithmetic, so a fast and rough solver may propose them; the exact one is asked
+mixture, are checked here by plain arithmetic, so fast and rough solvers may propose them; the exact one is asked
 only if neither holds. A mixture that rules out one guess is tried on every later one.
+
+All is in scaled coordinates; rivals are other observations, of which few are needed at a time.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import piqp
+from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from tuneloss.core.box import Array, Box
 from tuneloss.core.forms import Scaling
 from tuneloss.errors import SolverError
 
+Rows = NDArray[np.intp]
 TOLERANCE = 1e-9  # of the size of what is summed
-ROUGH = 1e-2  # the fast solver's tolerance
-FIRST_ROWS = 48  # rivals that the LP starts with: the nearest of those in any mixture so far
-NEW_ROWS = 32  # rivals added to it at a time: those that its weights prefer to the guess
+ROUGH = 1e-3  # tolerance of the solvers that propose
+FIRST_ROWS = 24  # rivals to start with: the nearest of those that were part of any mixture so far
+PROBES = 16  # weights in the box, some high and most low: a rival that always beats a guess beats it under each
+NEW_ROWS = 16  # rivals added at a time: those that the proposed weights prefer most to the guess
 
 
 class Reach:
     """Answers `allows(guess)` for one set of features (m, k) and a box, and learns from each answer."""
 
     def __init__(self, features: Array, box: Box, scales: Scaling) -> None:
+        k = len(box)
         self._features = features / scales.unit
-        self._total: Array | None
+        self._lower, self._upper = scales.weights(box.lower), scales.weights(box.upper)
+        self._total: Array | None = None
         if box.is_simplex:  # as a cone, cut where the scaled weights have sum 1
-            self._lower, self._upper = np.zeros(len(box)), np.ones(len(box))
-            self._total = np.append(np.ones(len(box)), 0.0)[None]
-        else:
-            self._lower, self._upper = scales.weights(box.lower), scales.weights(box.upper)
-            self._total = None
-        self._mixtures = np.zeros((0, len(box)))
-        self._rival = np.zeros(len(features), dtype=bool)  # is it part of any mixture so far?
+            self._lower, self._upper = np.zeros(k), np.ones(k)
+            self._total = np.append(np.ones(k), 0.0)[None]
+        span = np.minimum(self._upper, self._lower + 10 * np.maximum(1.0, np.abs(self._lower))) - self._lower
+        self._probes = self._lower + span * (np.random.default_rng(0).random((PROBES, k)) < 1 / 8)
+        self._size = float(np.linalg.norm(self._features, axis=1).max())
+        self._losses = self._features @ self._probes.T
+        self._mixtures, self._mixture_losses = np.zeros((0, k)), np.zeros((0, PROBES))
+        self._useful = np.zeros(len(features), dtype=bool)  # was it part of any mixture so far?
 
     def allows(self, guess: int) -> bool:
         """Whether some weights in the box select the guess (Theorem 2)."""
-        if self._beaten(self._mixtures, guess) or self._beaten(self._features, guess):
-            return False
-        differences = self._features - self._features[guess]
-        sizes = np.linalg.norm(differences, axis=1)
-        rivals = np.flatnonzero(self._rival & (sizes > 0))
-        rows = rivals[np.argsort(sizes[rivals])[:FIRST_ROWS]]
-        propose = self._rough_margin
-        while True:
-            weights, y = propose(differences[rows] / sizes[rows, None])
-            mixture = y / sizes[rows]
-            if mixture.any():
-                mixed = (mixture / mixture.sum())[None] @ self._features[rows]
-                if self._beaten(mixed, guess):
-                    self._mixtures = np.vstack([self._mixtures, mixed])
-                    self._rival[rows[mixture > 1e-3 * mixture.max()]] = True
+        for rivals, losses in ((self._mixtures, self._mixture_losses), (self._features, self._losses)):
+            better = (losses < self._losses[guess]).all(axis=1)
+            if better.any() and self._beaten(rivals[better], guess):
+                return False
+        rows = self._nearest(guess)
+        if not rows.size:  # all have the same features
+            return True
+        signs, many = (self._lower >= 0).all(), len(self._features) > NEW_ROWS
+        for propose in (self._deepest_mixture, self._rough_margin, self._exact_margin)[0 if signs else 1 :]:
+            new = rows[:0]
+            while True:
+                rows = np.append(rows, new)
+                weights, mixture = propose(guess, rows)
+                if mixture.any() and self._rules_out(guess, rows, mixture / mixture.sum()):
                     return False
-            wrong = -(differences @ weights) / (np.where(sizes > 0, sizes, 1.0) * np.linalg.norm(weights))
-            if wrong.max() <= TOLERANCE:
-                return True
-            worst = np.argsort(-wrong)[:NEW_ROWS]
-            new = np.setdiff1d(worst[wrong[worst] > TOLERANCE], rows)
-            if not new.size and propose == self._exact_margin:
-                return bool(wrong.max() <= 100 * TOLERANCE)  # at the edge of reach: as far as numbers tell
-            propose = propose if new.size else self._exact_margin
-            rows = np.append(rows, new)
+                inside = np.clip(weights, self._lower, self._upper)
+                if self._selects(inside, guess, TOLERANCE):
+                    return True
+                preferred = self._features[guess] @ weights - self._features @ weights
+                worst = np.argpartition(-preferred, NEW_ROWS)[:NEW_ROWS] if many else np.arange(len(preferred))
+                new = np.setdiff1d(worst[preferred[worst] > 0], rows)
+                if not new.size:
+                    break
+        return self._selects(inside, guess, 100 * TOLERANCE)  # at the edge of reach: as far as numbers tell
 
     def least_cap(self, guess: int) -> float:
         """The least bound on scaled weights, as multiples of max(1, |lower|), within which the guess is reachable."""
         k = len(self._lower)
-        differences = self._features - self._features[guess]
-        sizes = np.linalg.norm(differences, axis=1)
-        rows = differences[sizes > 0] / sizes[sizes > 0, None]
+        differences, _ = self._differences(guess, np.arange(len(self._features)))
         within = np.column_stack([np.eye(k), -np.maximum(1.0, np.abs(self._lower))])
-        objective = np.append(np.zeros(k), 1.0)
-        found = self._linprog(objective, np.vstack([np.pad(-rows, ((0, 0), (0, 1))), within]), (0.0, np.inf))
-        return float(found[0][-1])
+        rows = np.vstack([np.pad(-differences, ((0, 0), (0, 1))), within])
+        return float(self._linprog(np.append(np.zeros(k), 1.0), rows, (0.0, np.inf))[0][-1])
+
+    def _nearest(self, guess: int) -> Rows:
+        """The rivals nearest to the guess, of those in any mixture so far; of all, if there is none of these."""
+        for rivals in (np.flatnonzero(self._useful), np.arange(len(self._features))):
+            distance = np.linalg.norm(self._features[rivals] - self._features[guess], axis=1)
+            order = np.argsort(distance)
+            found: Rows = rivals[order[distance[order] > 0][:FIRST_ROWS]]
+            if found.size:
+                break
+        return found
+
+    def _differences(self, guess: int, rows: Rows) -> tuple[Array, Array]:
+        """features_row - features_guess with unit norm (r, k), and their norms before (1 where it is 0)."""
+        differences = self._features[rows] - self._features[guess]
+        sizes = np.linalg.norm(differences, axis=1)
+        sizes = np.where(sizes > 0, sizes, 1.0)
+        return differences / sizes[:, None], sizes
+
+    def _selects(self, weights: Array, guess: int, tolerance: float) -> bool:
+        """Whether no observation has a lower loss than the guess; first a rough test, as most fail it."""
+        losses, size = self._features @ weights, np.linalg.norm(weights)
+        if (losses[guess] - losses).max() > 1e-6 * size * self._size:
+            return False
+        differences, _ = self._differences(guess, np.arange(len(self._features)))
+        return bool((differences @ weights).min() >= -tolerance * size)
+
+    def _rules_out(self, guess: int, rows: Rows, mixture: Array) -> bool:
+        """Whether the mixture of rows (r,) has a lower loss than the guess under all weights; if so, remember it."""
+        mixed = mixture[None] @ self._features[rows]
+        if not self._beaten(mixed, guess):
+            return False
+        self._mixtures = np.vstack([self._mixtures, mixed])
+        self._mixture_losses = np.vstack([self._mixture_losses, mixed @ self._probes.T])
+        self._useful[rows[mixture > 1e-3 * mixture.max()]] = True
+        return True
 
     def _beaten(self, rivals: Array, guess: int) -> bool:
         """Whether one of the rivals (r, k) has a lower loss than the guess under all weights in the box."""
@@ -87,38 +126,45 @@ class Reach:
         unsure = TOLERANCE * np.abs(highest) + rounding * np.abs(bounds)
         return bool((highest.sum(axis=1) < -unsure.sum(axis=1)).any())
 
-    # Both solve the same LP: maximise v <= 1 subject to rows @ weights >= v, weights in the box; and return the
-    # weights (k,) and the multipliers (r,) of the rows.
+    # The proposers: (guess, rows) -> weights (k,) that prefer the guess to the rows as far as that is possible, and
+    # a mixture (r,) of the rows, not normalised, that may rule the guess out.
 
-    def _rough_margin(self, rows: Array) -> tuple[Array, Array]:
-        k = rows.shape[1]
-        solver = piqp.DenseSolver()
-        settings = solver.settings
-        settings.eps_abs = settings.eps_duality_gap_abs = ROUGH
-        settings.eps_rel = settings.eps_duality_gap_rel = 0.0
-        settings.max_iter = 50
-        solver.setup(
-            np.zeros((k + 1, k + 1), order="F"),
-            np.append(np.zeros(k), -1.0),
-            None if self._total is None else np.asfortranarray(self._total),
-            None if self._total is None else np.ones(1),
-            np.asfortranarray(np.column_stack([-rows, np.ones(len(rows))])),
-            None,
-            np.zeros(len(rows)),
-            np.append(self._lower, -np.inf),
-            np.append(self._upper, 1.0),
+    def _deepest_mixture(self, guess: int, rows: Rows) -> tuple[Array, Array]:
+        """For weights >= 0: maximise v subject to mixture @ features_rows + v * spread <= features_guess in every term.
+
+        It forgets the bounds, but is small, and leaves room on all sides: it often rules out other guesses too.
+        """
+        differences = self._features[rows] - self._features[guess]
+        r, spread = len(rows), np.abs(differences).max(axis=0)
+        size = spread.max() or 1.0
+        found = _rough_lp(
+            rows=np.column_stack([differences.T, spread]) / size,
+            total=np.append(np.ones(r), 0.0)[None],
+            lower=np.append(np.zeros(r), -np.inf),
+            upper=np.append(np.full(r, np.inf), 2.0),
         )
-        solver.solve()
-        weights = np.clip(np.nan_to_num(solver.result.x[:-1]), self._lower, self._upper)
-        return weights, np.maximum(np.nan_to_num(solver.result.z_u), 0.0)
+        return found[1], np.maximum(found[0][:r], 0.0)
 
-    def _exact_margin(self, rows: Array) -> tuple[Array, Array]:
-        margin = np.column_stack([-rows, np.ones(len(rows))])
-        x, y = self._linprog(np.append(np.zeros(rows.shape[1]), -1.0), margin, (-np.inf, 1.0))
-        return x[:-1], y
+    def _rough_margin(self, guess: int, rows: Rows) -> tuple[Array, Array]:
+        """Maximise v <= 1 subject to (features_row - features_guess) . weights >= v, weights in the box."""
+        differences, sizes = self._differences(guess, rows)
+        found = _rough_lp(
+            rows=np.column_stack([-differences, np.ones(len(rows))]),
+            total=self._total,
+            lower=np.append(self._lower, -np.inf),
+            upper=np.append(self._upper, 1.0),
+        )
+        return found[0][:-1], found[1] / sizes
+
+    def _exact_margin(self, guess: int, rows: Rows) -> tuple[Array, Array]:
+        """The same by HiGHS."""
+        differences, sizes = self._differences(guess, rows)
+        margin = np.column_stack([-differences, np.ones(len(rows))])
+        x, y = self._linprog(np.append(np.zeros(len(self._lower)), -1.0), margin, (-np.inf, 1.0))
+        return x[:-1], y / sizes
 
     def _linprog(self, objective: Array, rows: Array, last: tuple[float, float]) -> tuple[Array, Array]:
-        """minimise objective @ (w, v) subject to rows @ (w, v) <= 0, w in the box, v in `last`."""
+        """Minimise objective @ (w, v) subject to rows @ (w, v) <= 0, w in the box, v in `last`; and multipliers."""
         found = linprog(
             objective,
             A_ub=rows,
@@ -132,3 +178,32 @@ class Reach:
         if found.x is None:
             raise SolverError(f"An LP of {rows.shape[0]} rows and {rows.shape[1]} columns failed: {found.message}")
         return found.x, np.maximum(-found.ineqlin.marginals, 0.0)
+
+
+def _rough_lp(rows: Array, total: Array | None, lower: Array, upper: Array) -> tuple[Array, Array]:
+    """Maximise the last coordinate subject to rows @ x <= 0, total @ x = 1, lower <= x <= upper, roughly, by PIQP.
+
+    Returns x and the multipliers of the rows.
+    """
+    n = rows.shape[1]
+    solver = piqp.DenseSolver()
+    settings = solver.settings
+    settings.eps_abs = settings.eps_duality_gap_abs = ROUGH
+    settings.eps_rel = settings.eps_duality_gap_rel = 0.0
+    settings.max_iter = 50
+    settings.preconditioner_iter = 0
+    equal = None if total is None else np.asfortranarray(total)
+    solver.setup(
+        np.zeros((n, n), order="F"),
+        np.append(np.zeros(n - 1), -1.0),
+        equal,
+        None if total is None else np.ones(1),
+        np.asfortranarray(rows),
+        None,
+        np.zeros(len(rows)),
+        lower,
+        upper,
+    )
+    solver.solve()
+    found = solver.result
+    return np.nan_to_num(found.x), np.maximum(np.nan_to_num(found.z_u), 0.0)
