@@ -40,7 +40,6 @@ class Reach:
             self._total = np.append(np.ones(k), 0.0)[None]
         span = np.minimum(self._upper, self._lower + 10 * np.maximum(1.0, np.abs(self._lower))) - self._lower
         self._probes = self._lower + span * (np.random.default_rng(0).random((PROBES, k)) < 1 / 8)
-        self._size = float(np.linalg.norm(self._features, axis=1).max())
         self._losses = self._features @ self._probes.T
         self._mixtures, self._mixture_losses = np.zeros((0, k)), np.zeros((0, PROBES))
         self._useful = np.zeros(len(features), dtype=bool)  # was it part of any mixture so far?
@@ -54,22 +53,19 @@ class Reach:
         rows = self._nearest(guess)
         if not rows.size:  # all have the same features
             return True
-        signs, many = (self._lower >= 0).all(), len(self._features) > NEW_ROWS
-        for propose in (self._deepest_mixture, self._rough_margin, self._exact_margin)[0 if signs else 1 :]:
-            new = rows[:0]
+        proposers = (self._deepest_mixture, self._rough_margin, self._exact_margin)
+        for propose in proposers if (self._lower >= 0).all() else proposers[1:]:
             while True:
-                rows = np.append(rows, new)
                 weights, mixture = propose(guess, rows)
                 if mixture.any() and self._rules_out(guess, rows, mixture / mixture.sum()):
                     return False
-                inside = np.clip(weights, self._lower, self._upper)
-                if self._selects(inside, guess, TOLERANCE):
-                    return True
-                preferred = self._features[guess] @ weights - self._features @ weights
-                worst = np.argpartition(-preferred, NEW_ROWS)[:NEW_ROWS] if many else np.arange(len(preferred))
-                new = np.setdiff1d(worst[preferred[worst] > 0], rows)
+                new = self._preferred(guess, rows, weights)
                 if not new.size:
                     break
+                rows = np.append(rows, new)
+            inside = np.clip(weights, self._lower, self._upper)
+            if self._selects(inside, guess, TOLERANCE):
+                return True
         return self._selects(inside, guess, 100 * TOLERANCE)  # at the edge of reach: as far as numbers tell
 
     def least_cap(self, guess: int) -> float:
@@ -97,13 +93,17 @@ class Reach:
         sizes = np.where(sizes > 0, sizes, 1.0)
         return differences / sizes[:, None], sizes
 
+    def _preferred(self, guess: int, rows: Rows, weights: Array) -> Rows:
+        """The rivals beyond `rows` that these weights prefer most to the guess."""
+        losses = self._features @ weights
+        losses[rows] = np.inf
+        lowest = np.argpartition(losses, NEW_ROWS)[:NEW_ROWS] if len(losses) > NEW_ROWS else np.arange(len(losses))
+        return np.asarray(lowest[losses[lowest] < self._features[guess] @ weights])
+
     def _selects(self, weights: Array, guess: int, tolerance: float) -> bool:
-        """Whether no observation has a lower loss than the guess; first a rough test, as most fail it."""
-        losses, size = self._features @ weights, np.linalg.norm(weights)
-        if (losses[guess] - losses).max() > 1e-6 * size * self._size:
-            return False
+        """Whether no observation has a lower loss than the guess."""
         differences, _ = self._differences(guess, np.arange(len(self._features)))
-        return bool((differences @ weights).min() >= -tolerance * size)
+        return bool((differences @ weights).min() >= -tolerance * np.linalg.norm(weights))
 
     def _rules_out(self, guess: int, rows: Rows, mixture: Array) -> bool:
         """Whether the mixture of rows (r,) has a lower loss than the guess under all weights; if so, remember it."""
@@ -205,5 +205,7 @@ def _rough_lp(rows: Array, total: Array | None, lower: Array, upper: Array) -> t
         upper,
     )
     solver.solve()
-    found = solver.result
-    return np.nan_to_num(found.x), np.maximum(np.nan_to_num(found.z_u), 0.0)
+    x, multipliers = solver.result.x, solver.result.z_u
+    if not np.isfinite(x.sum() + multipliers.sum()):
+        return np.zeros(n), np.zeros(len(rows))  # proposes nothing: the next solver is asked
+    return x, np.maximum(multipliers, 0.0)
