@@ -12,7 +12,7 @@ from tuneloss.core.box import Array, Box
 from tuneloss.core.cost import Epsilon, cost_matrix, epsilon_value
 from tuneloss.core.forms import CAP, Form, Objective, Scaling, form, scaling
 from tuneloss.core.observation import Observation
-from tuneloss.core.qp import ACCEPTED, Solution, smallest, solve
+from tuneloss.core.qp import ACCEPTED, Solution, eigenvalues_exceed, smallest, solve
 from tuneloss.core.reach import Reach
 from tuneloss.errors import InvalidInput, SolverError
 
@@ -182,12 +182,10 @@ def _join(*notes: str) -> str:
 
 def _convex(cost: Array) -> Array:
     """The cost matrix without the negative eigenvalues that rounding may have left."""
-    try:
-        np.linalg.cholesky(cost + 1e-13 * len(cost) * np.eye(len(cost)))
-    except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(cost)
-        cost = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    return cost
+    if eigenvalues_exceed(cost, -1e-13 * len(cost)):
+        return cost
+    values, vectors = np.linalg.eigh(cost)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
 def check_observations(observations: Sequence[Observation], box: Box) -> None:

@@ -18,7 +18,7 @@ from tuneloss.core.box import Array
 
 GOOD = 1e-9  # a residual at which no second solver is asked
 ACCEPTED = 1e-7  # the largest residual that may leave this package
-RANK = 1e-11  # eigenvalues below this, of a matrix with unit diagonal, count as 0
+RANK = 1e-12  # eigenvalues below this part of the trace count as 0
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,12 @@ def smallest(problem: Problem, solution: Solution, counted: int) -> Solution:
     row with a positive multiplier, subject to G (x + N y) <= h. The multipliers stay the same.
     """
     held = problem.G[solution.z > 1e-7 * max(1.0, _largest(solution.z))]
-    values, vectors = np.linalg.eigh(problem.H + problem.A.T @ problem.A + held.T @ held)
-    free = vectors[:, values <= RANK * max(1.0, values[-1])]
+    seen = problem.H + problem.A.T @ problem.A + held.T @ held
+    least = RANK * max(1.0, float(np.trace(seen)))
+    if eigenvalues_exceed(seen, least):
+        return solution
+    values, vectors = np.linalg.eigh(seen)
+    free = vectors[:, values <= least]
     if not free.size or _largest(free[:counted]) < 1e-8:
         return solution
     rows = problem.G @ free
@@ -153,6 +157,15 @@ def _polish(p: Problem, solution: Solution) -> Solution:
     z[active] = point[n + p.b.size :]
     polished = replace(solution, x=point[:n], y=point[n : n + p.b.size], z=z)
     return polished if polished.residual(p) < before else solution
+
+
+def eigenvalues_exceed(matrix: Array, least: float) -> bool:
+    """Whether all eigenvalues exceed `least`; far faster than to compute them."""
+    try:
+        np.linalg.cholesky(matrix - least * np.eye(len(matrix)))
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def _largest(values: Array) -> float:
