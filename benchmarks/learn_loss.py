@@ -164,13 +164,11 @@ def growth(sizes_m: list[int], sizes_k: list[int]) -> None:
             table[i, j] = 1e3 * median_seconds(lambda m=m, k=k, pool=pool: learn_loss(pool[:m], box_of(k)), 5)
     for m, row in zip(sizes_m, table, strict=True):
         print(f"{m:>10}" + "".join(f"{value:>9.1f}" for value in row))
-    in_m = np.log(table[-1] / table[0]) / np.log(sizes_m[-1] / sizes_m[0])
-    in_k = np.log(table[:, -1] / table[:, 0]) / np.log(sizes_k[-1] / sizes_k[0])
-    m_from, m_to, k_from, k_to = sizes_m[0], sizes_m[-1], sizes_k[0], sizes_k[-1]
-    print(
-        f"  Time grows from m={m_from} to {m_to} like m^{in_m[0]:.2f} at k={k_from} and m^{in_m[-1]:.2f} at k={k_to};"
-    )
-    print(f"  from k={k_from} to {k_to} like k^{in_k[0]:.2f} at m={m_from} and k^{in_k[-1]:.2f} at m={m_to}.\n")
+    in_m = np.log(table[-1] / table[-2]) / np.log(sizes_m[-1] / sizes_m[-2])
+    in_k = np.log(table[:, -1] / table[:, -2]) / np.log(sizes_k[-1] / sizes_k[-2])
+    m_from, m_to, k_from, k_to = sizes_m[-2], sizes_m[-1], sizes_k[-2], sizes_k[-1]
+    print(f"  At the large end time grows like m^{in_m.min():.1f} to m^{in_m.max():.1f} (from m={m_from} to {m_to}),")
+    print(f"  and like k^{in_k.min():.1f} to k^{in_k.max():.1f} (from k={k_from} to {k_to}).\n")
 
 
 def memory(m: int, k: int, n: int) -> None:

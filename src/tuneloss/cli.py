@@ -51,6 +51,8 @@ def demo(
     runs: Annotated[int, typer.Option(min=1, help="Training runs of each method.")] = 10,
     repeats: Annotated[int, typer.Option(min=1, help="Independent repeats, each with its own data split.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training examples in a run.")] = 100,
+    pixel_unit: Annotated[float, typer.Option(min=0.01, help="Pixels, 0 to 16, are divided by this.")] = 2.0,
     out: Annotated[Path, typer.Option(help="Folder for report.html and demo.png.")] = Path("tuneloss-demo"),
     jobs: Annotated[int | None, typer.Option(min=1, help="Repeats run at once. [default: one a CPU]")] = None,
 ) -> None:
@@ -66,6 +68,8 @@ def demo(
             n_runs=runs,
             n_repeats=repeats,
             seed=seed,
+            epochs=epochs,
+            pixel_unit=pixel_unit,
             jobs=jobs or os.cpu_count() or 1,
             on_run=lambda record: advance(next(done), _progress_note(record)),
         )

@@ -35,13 +35,12 @@ class Split:
         return self.train_x.shape[1] + 1, self.n_classes
 
 
-def digits(seed: int | np.random.Generator, *, n_train: int = 100) -> Split:
+def digits(seed: int | np.random.Generator, *, n_train: int = 100, pixel_unit: float = 2.0) -> Split:
     """Draw a fresh split of scikit-learn's 1797 handwritten digits (8 x 8 pixels, 10 classes).
 
     `n_train` examples are for training, so few that regularization matters; the rest is halved into
-    validation and test. Pixels are centred by their training mean and halved (a range of 8). In this unit
-    regularization matters (without any, test log loss is a quarter above that of the best L1 and L2), the best
-    weights lie inside the ranges of appendix B, and AdaGrad comes within 2% of the minimum of a loss with l2 >= 1.
+    validation and test. Pixels, 0 to 16, are centred by their training mean and divided by `pixel_unit`. At 2
+    regularization matters, the best weights lie inside the ranges of appendix B, and AdaGrad nearly converges.
 
     >>> split = digits(0)
     >>> split.train_x.shape, split.validation_x.shape, split.test_x.shape
@@ -55,9 +54,11 @@ def digits(seed: int | np.random.Generator, *, n_train: int = 100) -> Split:
             f"`n_train` must be between 1 and {len(labels) - 2}, to leave examples for validation and test; "
             f"found {n_train}. Take e.g. n_train=100."
         )
+    if not pixel_unit > 0:
+        raise InvalidInput(f"`pixel_unit` must be above 0; found {pixel_unit}.")
     order = np.random.default_rng(seed).permutation(len(labels))
     middle = n_train + (len(labels) - n_train) // 2
     train, validation, test = np.split(order, [n_train, middle])
-    x = (inputs - inputs[train].mean(axis=0)) / 2
+    x = (inputs - inputs[train].mean(axis=0)) / pixel_unit
     y = labels.astype(np.int64)
     return Split("digits", 10, x[train], y[train], x[validation], y[validation], x[test], y[test])

@@ -43,6 +43,7 @@ def run_demo(
     seed: int = 0,
     jobs: int = 1,
     epochs: int = EPOCHS,
+    pixel_unit: float = 2.0,
     on_run: Callable[[RunRecord], object] = lambda record: None,
 ) -> Comparison:
     """Tune L1, L2, uniform labels and dropout with each method, and record every run.
@@ -63,7 +64,7 @@ def run_demo(
         if number < least:
             raise InvalidInput(f"`{name}` must be at least {least}; found {number}.")
     records = []
-    for record in _all_repeats(n_runs, n_repeats, seed, jobs, epochs):
+    for record in _all_repeats(n_runs, n_repeats, seed, jobs, epochs, pixel_unit):
         on_run(record)
         records.append(record)
     records.sort(key=lambda r: (r.repeat, METHODS.index(r.method), r.run))
@@ -83,10 +84,12 @@ def run_demo(
     )
 
 
-def one_repeat(repeat: int, seeds: np.random.SeedSequence, n_runs: int, epochs: int) -> Iterator[RunRecord]:
+def one_repeat(
+    repeat: int, seeds: np.random.SeedSequence, n_runs: int, epochs: int, pixel_unit: float = 2.0
+) -> Iterator[RunRecord]:
     """The runs of every method on one fresh split, as they end."""
     data, masks_seed, search_seed, tuner_seed, training = seeds.spawn(5)
-    split = digits(np.random.default_rng(data), n_train=N_TRAIN)
+    split = digits(np.random.default_rng(data), n_train=N_TRAIN, pixel_unit=pixel_unit)
     masks = draw_masks(split, np.random.default_rng(masks_seed))
     noise = training.spawn(n_runs)
     box = appendix_box()
@@ -121,16 +124,18 @@ def _loss_and_error(params: Array, x: Array, y: Labels) -> tuple[float, float]:
     return -float(log_p[np.arange(len(y)), y].mean()), float((log_p.argmax(axis=1) != y).mean())
 
 
-def _all_repeats(n_runs: int, n_repeats: int, seed: int, jobs: int, epochs: int) -> Iterator[RunRecord]:
+def _all_repeats(
+    n_runs: int, n_repeats: int, seed: int, jobs: int, epochs: int, pixel_unit: float
+) -> Iterator[RunRecord]:
     seeds = np.random.SeedSequence(seed).spawn(n_repeats)
     if min(jobs, n_repeats) == 1:
         for i, own in enumerate(seeds):
-            yield from one_repeat(i + 1, own, n_runs, epochs)
+            yield from one_repeat(i + 1, own, n_runs, epochs, pixel_unit)
         return
     from joblib import Parallel, delayed
 
     def collected(i: int, own: np.random.SeedSequence) -> list[RunRecord]:
-        return list(one_repeat(i, own, n_runs, epochs))
+        return list(one_repeat(i, own, n_runs, epochs, pixel_unit))
 
     parallel = Parallel(n_jobs=min(jobs, n_repeats), return_as="generator_unordered")
     for records in parallel(delayed(collected)(i + 1, own) for i, own in enumerate(seeds)):
