@@ -18,7 +18,8 @@ from tuneloss.core.box import Array
 
 GOOD = 1e-9  # a residual at which no second solver is asked
 ACCEPTED = 1e-7  # the largest residual that may leave this package
-RANK = 1e-12  # eigenvalues below this part of the trace count as 0
+TIE = 1e-5  # the largest residual of the tie rule; what it returns is as optimal as any
+RANK = 2e-14  # eigenvalues below this part of the trace count as 0: what rounding leaves of them
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,8 @@ def smallest(problem: Problem, solution: Solution, counted: int) -> Solution:
     )
     step = solve(tie)
     moved = replace(solution, x=solution.x + free @ step.x)
-    kept_best = step.residual(tie) <= ACCEPTED and moved.residual(problem) <= ACCEPTED
-    return moved if kept_best else replace(solution, solver=solution.solver + ", tie rule not met")
+    met = step.residual(tie) <= TIE and moved.residual(problem) <= ACCEPTED
+    return moved if met else replace(solution, solver=solution.solver + ", tie rule not met")
 
 
 def _piqp(p: Problem, *, tolerance: float = 1e-11, iterations: int = 250, precondition: int = 0) -> Solution:

@@ -2,7 +2,7 @@
 
 Observation g is reachable if some weights in the box give no other observation a lower loss. It is not reachable if
 some mixture of the others has a lower loss than g under *all* weights in the box. Both proofs, the weights and the
-mixture, are checked here by plain arithmetic, so fast and rough solvers may propose them; the exact one is asked
+mixture, are checked here by plain arithmetic, so fast solvers may propose them; a slow one is asked
 only if neither holds. A mixture that rules out one guess is tried on every later one.
 
 All is in scaled coordinates; rivals are other observations, of which few are needed at a time.
@@ -21,7 +21,7 @@ from tuneloss.errors import SolverError
 
 Rows = NDArray[np.intp]
 TOLERANCE = 1e-9  # of the size of what is summed
-ROUGH = 1e-3  # tolerance of the solvers that propose
+ROUGH, FINE = 1e-3, 1e-8  # tolerances of the solvers that propose
 FIRST_ROWS = 24  # rivals to start with: the nearest of those that were part of any mixture so far
 PROBES = 16  # weights in the box, some high and most low: a rival that always beats a guess beats it under each
 NEW_ROWS = 16  # rivals added at a time: those that the proposed weights prefer most to the guess
@@ -53,7 +53,7 @@ class Reach:
         rows = self._nearest(guess)
         if not rows.size:  # all have the same features
             return True
-        proposers = (self._deepest_mixture, self._rough_margin, self._exact_margin)
+        proposers = (self._deepest_mixture, self._margin, self._exact_margin)
         for propose in proposers if (self._lower >= 0).all() else proposers[1:]:
             while True:
                 weights, mixture = propose(guess, rows)
@@ -121,7 +121,7 @@ class Reach:
         rounding = 1e-14 * (np.abs(rivals) + np.abs(self._features[guess]))
         if self._total is not None:
             return bool(((difference + rounding).max(axis=1, initial=-np.inf) < 0).any())
-        bounds = np.where(difference > 0, self._upper, self._lower)
+        bounds = np.where(difference > rounding, self._upper, self._lower)
         highest = difference * bounds
         unsure = TOLERANCE * np.abs(highest) + rounding * np.abs(bounds)
         return bool((highest.sum(axis=1) < -unsure.sum(axis=1)).any())
@@ -137,22 +137,24 @@ class Reach:
         differences = self._features[rows] - self._features[guess]
         r, spread = len(rows), np.abs(differences).max(axis=0)
         size = spread.max() or 1.0
-        found = _rough_lp(
+        found = _lp(
             rows=np.column_stack([differences.T, spread]) / size,
             total=np.append(np.ones(r), 0.0)[None],
             lower=np.append(np.zeros(r), -np.inf),
             upper=np.append(np.full(r, np.inf), 2.0),
+            tolerance=ROUGH,
         )
         return found[1], np.maximum(found[0][:r], 0.0)
 
-    def _rough_margin(self, guess: int, rows: Rows) -> tuple[Array, Array]:
+    def _margin(self, guess: int, rows: Rows) -> tuple[Array, Array]:
         """Maximise v <= 1 subject to (features_row - features_guess) . weights >= v, weights in the box."""
         differences, sizes = self._differences(guess, rows)
-        found = _rough_lp(
+        found = _lp(
             rows=np.column_stack([-differences, np.ones(len(rows))]),
             total=self._total,
             lower=np.append(self._lower, -np.inf),
             upper=np.append(self._upper, 1.0),
+            tolerance=FINE,
         )
         return found[0][:-1], found[1] / sizes
 
@@ -180,15 +182,15 @@ class Reach:
         return found.x, np.maximum(-found.ineqlin.marginals, 0.0)
 
 
-def _rough_lp(rows: Array, total: Array | None, lower: Array, upper: Array) -> tuple[Array, Array]:
-    """Maximise the last coordinate subject to rows @ x <= 0, total @ x = 1, lower <= x <= upper, roughly, by PIQP.
+def _lp(rows: Array, total: Array | None, lower: Array, upper: Array, tolerance: float) -> tuple[Array, Array]:
+    """Maximise the last coordinate subject to rows @ x <= 0, total @ x = 1, lower <= x <= upper, by PIQP.
 
     Returns x and the multipliers of the rows.
     """
     n = rows.shape[1]
     solver = piqp.DenseSolver()
     settings = solver.settings
-    settings.eps_abs = settings.eps_duality_gap_abs = ROUGH
+    settings.eps_abs = settings.eps_duality_gap_abs = tolerance
     settings.eps_rel = settings.eps_duality_gap_rel = 0.0
     settings.max_iter = 50
     settings.preconditioner_iter = 0

@@ -267,7 +267,8 @@ class LossTuner:
         return candidate  # the box is a point, or full of failures
 
     def _points(self, *, failed: bool) -> list[Array]:
-        runs = [run for run in self._history if run.weights is not None and (run.failed is not None) >= failed]
+        """The weights of all runs told, or only of those that failed."""
+        runs = [run for run in self._history if run.failed is not None or not failed]
         return [self.box.as_array(run.weights) for run in runs if run.weights is not None]
 
 
