@@ -40,6 +40,20 @@ def test_weights_by_name_and_back():
     np.testing.assert_array_equal(box.as_array(dict(reversed(box.as_dict(values).items()))), values)
 
 
+def test_numbers_of_numpy_are_numbers():
+    box = Box.from_dict({"a": (np.float32(0.5), np.int64(2)), "b": np.float64(1), "c": np.array([1.0, 2.0])})
+    np.testing.assert_array_equal(box.lower, [0.5, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("box", [Box.from_dict(PAPER), Box.simplex(["a", "b", "c"])], ids=repr)
+def test_a_trip_through_float32_stays_inside(box):
+    weights = box.lower + 0.1 if not box.is_simplex else np.array([0.1, 0.2, 0.7])
+    weights = np.minimum(weights, box.upper)
+    found = box.as_array(weights.astype(np.float32))
+    assert (found >= box.lower).all()
+    assert (found <= box.upper).all()
+
+
 def test_bounds_cannot_be_changed():
     with pytest.raises(ValueError, match="read-only"):
         Box(1.0, 2.0).lower[0] = 0.0
@@ -58,10 +72,20 @@ WRONG = [
     (lambda: Box.from_dict({"a": (1, 2, 3)}), r"\(lower, upper\) or one number .* found \(1, 2, 3\) for 'a'"),
     (lambda: Box.from_dict({"a": "1"}), "found '1' for 'a'"),
     (lambda: Box.from_dict(PAPER).as_array({"l1": 1.0, "typo": 1.0}), r"missing \['l2', .*unknown \['typo'\]"),
-    (lambda: Box.from_dict(PAPER).as_array([1.0, 1.0]), "must be 4 finite numbers"),
-    (lambda: Box(1.0, 2.0).as_array([math.nan]), "must be 1 finite numbers; found"),
+    (lambda: Box.from_dict(PAPER).as_array([1.0, 1.0]), r"must be 4 numbers, as in Box.*found shape \(2,\)"),
+    (lambda: Box(1.0, 2.0).as_array([math.nan]), "`weights` must be finite"),
     (lambda: Box(1.0, 2.0).as_array([3.0]), r"must lie in Box\(weight_0=\[1, 2\]\); found .* use `tell\(None"),
     (lambda: Box.simplex(["a", "b"]).as_array([0.5, 0.4]), "must lie in Box"),
+    (lambda: Box("a", 1.0), "`lower` must be real numbers in a rectangular array; found <U1 values"),
+    (lambda: Box(None, 1.0), "`lower` must be real numbers .* found text, None or unequal rows"),
+    (lambda: Box([1.0, 2.0], [1.0, 2.0], "ab"), "Names must be a list of strings; found 'ab'"),
+    (lambda: Box([0.5, 0.5], [1.0, 1.0], is_simplex=True), "Use `Box.simplex"),
+    (lambda: Box.simplex(3), "must be a list of strings; found 3"),
+    (lambda: Box.from_dict([1.0]), r"takes \{name: \(lower, upper\)\}; found list"),
+    (lambda: Box.from_dict({"a": (None, 1.0)}), "or one number for each name"),
+    (lambda: Box.from_state_dict({}), r"A box's state must be as documented.*KeyError: 'names'|'upper'"),
+    (lambda: Box(1.0, 2.0).as_array(["x"]), "`weights` must be real numbers"),
+    (lambda: Box(1.0, 2.0).as_array({1: 1.0}), r"unknown \[1\]"),
 ]
 
 

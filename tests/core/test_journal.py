@@ -81,7 +81,7 @@ def swap_lines(text: str) -> str:
 DAMAGE = [
     (lambda text: text[:-5], "must end with a whole line; its line 4 is cut short. Restore the file, or delete"),
     (lambda text: text[:10], "its line 1 is cut short"),
-    (lambda text: "", "its line 1 is cut short"),
+    (lambda text: "", "its line 1 is cut short. Restore the file, or delete it to begin anew"),
     (edit_number, r"must be as tuneloss wrote it; line 2 is not \(its number or checksum is wrong\). Restore it"),
     (swap_lines, "line 2 is not"),
     (lambda text: "".join(text.splitlines(keepends=True)[::2]), "line 2 is not"),
@@ -121,6 +121,87 @@ def test_refuses_a_second_writer(path):
     with pytest.raises(JournalError, match=r"written by one tuner at a time.*Give each process a journal of its own"):
         second.append({"x": 5})
     assert Journal(path, HEADER).records == [*RECORDS, {"x": 4}]
+
+
+def test_every_record_is_synced_twice_before_append_returns(path, monkeypatch):
+    """Once in the side file, once in the journal: what was told survives a loss of power."""
+    synced = []
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda number: (synced.append(os.fstat(number).st_size), sync(number))[1])
+    opened, before = Journal(path, HEADER), path.stat().st_size
+    opened.append({"x": 4})
+    added = path.stat().st_size - before
+    assert synced == [added, before + added]
+
+
+def test_an_append_that_fails_leaves_the_journal_as_it_was(path, monkeypatch):
+    """A full disk is told in words, and when there is room again the record can be appended."""
+    opened, before = Journal(path, HEADER), path.read_bytes()
+
+    def full(file, line):
+        file.seek(0, os.SEEK_END)
+        file.write(line[:7])
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(opened, "_extend", full)
+        with pytest.raises(JournalError, match="must be a file that can be written: No space left"):
+            opened.append({"x": 4})
+    assert path.read_bytes() == before
+    opened.append({"x": 4})
+    assert Journal(path, HEADER).records == [*RECORDS, {"x": 4}]
+
+
+def test_the_side_file_is_whole_before_the_journal_grows(path, monkeypatch):
+    """So whatever a kill leaves of the line can be finished from it."""
+    opened = Journal(path, HEADER)
+    extend, seen = opened._extend, []
+    side = path.with_name(path.name + ".next")
+    monkeypatch.setattr(
+        opened, "_extend", lambda file, line: (seen.append(side.read_bytes() == line), extend(file, line))
+    )
+    opened.append({"x": 4})
+    assert seen == [True]
+    assert not side.exists()
+
+
+@pytest.mark.parametrize("where", [".", "missing/runs.jsonl"])
+def test_refuses_a_path_that_cannot_be_written(tmp_path, where):
+    with pytest.raises(JournalError, match="must be a file that can be written"):
+        Journal(tmp_path / where, HEADER)
+
+
+def test_refuses_records_of_another_shape(tmp_path):
+    """Right checksum, wrong content."""
+    box = Box.from_dict({"l2": (0.1, 100), "logloss": 1.0})
+    Journal(tmp_path / "runs.jsonl", {"box": box.state_dict()}).append({"run": 0})
+    with pytest.raises(ValueError, match="A run's record must be as documented"):
+        LossTuner(box, journal=tmp_path / "runs.jsonl")
+
+
+READER = """
+import sys
+from tuneloss import Box, LossTuner
+while True:
+    LossTuner(Box.from_dict({"l2": (0.1, 100), "logloss": 1.0}), journal=sys.argv[1])
+"""
+
+
+def test_looking_at_a_journal_while_another_process_writes_it_does_no_harm(tmp_path):
+    """A reader that opens it again and again neither breaks the writer nor the file."""
+    path, box = tmp_path / "runs.jsonl", Box.from_dict({"l2": (0.1, 100), "logloss": 1.0})
+    tuner = LossTuner(box, journal=path)
+    process = subprocess.Popen([sys.executable, "-c", READER, str(path)], stderr=subprocess.PIPE, text=True)
+    try:
+        stop = time.monotonic() + 4
+        while time.monotonic() < stop:
+            tuner.tell([1.0, 1.0], Observation(1.0, [1.0, 2.0]))
+        assert process.poll() is None
+    finally:
+        process.kill()
+        complaint = process.communicate()[1]
+    assert complaint == ""
+    assert len(LossTuner(box, journal=path).history) == len(tuner.history) > 20
 
 
 PROGRAM = """

@@ -1,6 +1,7 @@
 """Theorems 3 and 4, invariances and limit cases of learn_loss."""
 
 import math
+from dataclasses import replace
 
 import cvxpy as cp
 import numpy as np
@@ -11,7 +12,12 @@ from hypothesis import strategies as st
 from tests.properties import assert_selects, assert_verified, features_of, gradients_cost, margin
 from tests.strategies import instances
 from tuneloss import Box, Observation, learn_loss
+from tuneloss.core import learn, qp
+from tuneloss.core.cost import cost_matrix
+from tuneloss.core.forms import form, scaling
 from tuneloss.core.learn import guesses
+from tuneloss.core.qp import Solution
+from tuneloss.errors import SolverError
 
 OBJECTIVES = ["calibrated", "paper"]
 Model = tuple[float, np.ndarray, np.ndarray, np.ndarray]  # error, features, gradient, jacobian
@@ -102,6 +108,7 @@ def test_without_a_pin_only_the_ray_is_determined():
     box = Box([0.25, 0.25, 0.25], [10.0, 10.0, 10.0])
     learned = learn_loss([model], box)
     np.testing.assert_allclose(learned.weights, true / 4, rtol=1e-6)  # the smallest weights on the ray
+    assert learned.note == ""
     np.testing.assert_allclose(learn_loss([model], Box.simplex(["a", "b", "c"])).weights, true / true.sum(), rtol=1e-6)
 
 
@@ -344,6 +351,66 @@ def test_a_guess_beyond_the_cap_is_still_reached():
     assert learned.argmin == 0
     assert_selects(learned.weights, [better, other, anchor], 0)
     assert learned.weights[0] >= 1e9 * (1 - 1e-6)
+
+
+def rubbish(problem, **options):
+    """What a solver returns that went wrong without saying so."""
+    return Solution(0 * problem.c + 7.0, 0 * problem.b, 0 * problem.h, "PIQP")
+
+
+def test_a_second_solver_is_asked_on_doubt_and_named(monkeypatch):
+    """PIQP returns rubbish: Clarabel gives the same weights, and the note says so."""
+    observations = observed(random_models(m=5, k=3, n=10, seed=1))
+    expected = learn_loss(observations, pinned_box(3)).weights
+    monkeypatch.setattr(qp, "_piqp", rubbish)
+    learned = learn_loss(observations, pinned_box(3))
+    np.testing.assert_allclose(learned.weights, expected, rtol=1e-6)
+    assert learned.note == "solved by Clarabel"
+
+
+def test_if_all_solvers_fail_there_is_an_error_and_no_answer(monkeypatch):
+    """With the sizes of the program and the residual that was asked for."""
+    monkeypatch.setattr(qp, "_piqp", rubbish)
+    monkeypatch.setattr(qp, "_clarabel", rubbish)
+    message = r"no solver reached a KKT residual of 1e-07 for its program of 5 observations and 3 weights"
+    with pytest.raises(SolverError, match=message):
+        learn_loss(observed(random_models(m=5, k=3, n=10, seed=1)), pinned_box(3))
+
+
+def test_a_solution_that_breaks_a_promise_is_not_returned():
+    """Neither one that is not optimal, nor one that does not select its argmin."""
+    observations = observed(random_models(m=5, k=3, n=10, seed=1))
+    box, features, counts = pinned_box(3), features_of(observations), np.ones(5)
+    cost = cost_matrix(observations, 1.0, counts)
+    fit = learn._Fit(cost, features, box, scaling(cost, features, box), 1.0)
+    best, worst = guesses(observations)[0], guesses(observations)[-1]
+    program = form("calibrated", fit.scales.cost(cost), features, best, box, fit.scales, 1e3)
+    good = qp.solve(program.problem)
+    assert fit._verified(best, program, good) is not None
+    assert fit._verified(best, program, replace(good, x=1.01 * good.x)) is None
+    unchecked = replace(program, argmin=form("paper", cost, features, worst, box, fit.scales, 1e3).argmin)
+    assert fit._verified(best, unchecked, good) is None
+
+
+def test_a_common_offset_of_ten_million_is_solved():
+    """Features that agree in all but the last digits, on a simplex, in the printed form."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        features = 1e7 + rng.normal(size=(3, 7))
+        observations = [Observation(rng.random(), f) for f in features]
+        box = Box.simplex(list("abcdefg"))
+        assert_verified(learn_loss(observations, box, objective="paper"), observations, box)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_term_that_is_always_0_beside_a_large_one_on_a_simplex(objective):
+    """The unit of a term that was never seen is that of the others, not 1."""
+    errors = [-0.9, -1.4, 0.2, 0.3, -0.4, 0.9, 1.2]
+    values = [13000, 16000, 220000, 36000, 120000, 240000, 43000]
+    observations = [Observation(e, [v, 0.0]) for e, v in zip(errors, values, strict=True)]
+    learned = learn_loss(observations, Box.simplex(["a", "b"]), objective=objective)
+    np.testing.assert_allclose(learned.weights, [0.0, 1.0], atol=1e-12)
+    assert learned.argmin == 1
 
 
 def test_the_metric_decides_the_order_and_the_error_is_fitted():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tuneloss import Box, Observation, learn_loss
-from tuneloss.errors import NotFinite
+from tuneloss.errors import InvalidInput, NotFinite
 
 
 def test_the_gram_is_that_of_jacobian_and_gradient():
@@ -75,7 +75,14 @@ WRONG = [
     (lambda: Observation(1.0, [1.0], metric=math.inf), "`metric` must be finite"),
     (lambda: Observation(1.0, []), r"`features` must have shape \(k,\).*found shape \(0,\)"),
     (lambda: Observation(1.0, [[1.0]]), r"found shape \(1, 1\)"),
-    (lambda: Observation(1.0, ["a"]), "`features` must be numbers"),
+    (lambda: Observation(1.0, ["a"]), "`features` must be real numbers"),
+    (lambda: Observation(None, [1.0]), "`error` must be real numbers .* found text, None"),
+    (lambda: Observation(1.0, None), "`features` must be real numbers"),
+    (lambda: Observation(1.0, [1j]), "found complex128 values"),
+    (lambda: Observation(1.0, [1.0], names=[5]), r"must be a list of strings; found \[5\]"),
+    (lambda: Observation.from_gradients(1.0, [1.0], [1.0], [[1.0, 2.0], [3.0]]), "`jacobian` must be real numbers"),
+    (lambda: Observation.from_gradients(1.0, [1.0], [1e200], [[1.0]]), "`gram` must be finite"),
+    (lambda: Observation.from_dict({"error": 1.0, "features": [1.0], "names": 5}), "must be a list of strings"),
     (lambda: Observation([1.0, 2.0], [1.0]), r"`error` must be one number; found shape \(2,\). Give a sum or a mean"),
     (lambda: Observation(1.0, [1.0], names=["a", "b"]), "`names` must be one a feature; found 2 for 1"),
     (lambda: Observation(1.0, [1.0], GRAM), r"shape \(k \+ 1, k \+ 1\) = \(2, 2\), the error last; found \(3, 3\)"),
@@ -97,6 +104,26 @@ def test_refuses(make, message):
         make()
 
 
+def test_a_missing_number_is_a_mistake_not_a_run_that_diverged():
+    """`run` records NotFinite as a failed run and goes on: None must not pass for it."""
+    with pytest.raises(InvalidInput) as raised:
+        Observation(None, [1.0])
+    assert not isinstance(raised.value, NotFinite)
+
+
+def test_learn_loss_refuses_what_is_not_a_box():
+    with pytest.raises(InvalidInput, match=r"`box` must be a Box; found dict. Use `Box.from_dict"):
+        learn_loss([PLAIN], {"a": 1.0})
+
+
+def test_a_gram_that_is_clearly_wrong_is_refused():
+    """The tolerance is that of float32, a millionth."""
+    with pytest.raises(InvalidInput, match="symmetric"):
+        Observation(1.0, [1.0], [[1.0, 0.5], [0.5001, 1.0]])
+    with pytest.raises(InvalidInput, match="positive semidefinite"):
+        Observation(1.0, [1.0], [[1.0, 1.001], [1.001, 1.0]])
+
+
 def test_numbers_that_are_not_finite_have_an_error_of_their_own():
     """So that a run that diverged can be told from a mistake."""
     with pytest.raises(NotFinite):
@@ -107,6 +134,10 @@ BOX = Box.from_dict({"a": (0.1, 1.0), "b": 1.0})
 PLAIN, WITH_GRAM = Observation(1.0, [1.0, 1.0]), Observation(1.0, [1.0, 1.0], GRAM)
 MISFITS = [
     ([], {}, "needs at least one observation; found none. Train one model first"),
+    (PLAIN, {}, "must be a list of Observations; found Observation"),
+    (None, {}, "must be a list of Observations; found NoneType"),
+    ([PLAIN], {"epsilon": None}, "`epsilon` must be"),
+    ([PLAIN], {"sample_weight": ["x"]}, "`sample_weight` must be real numbers"),
     ([PLAIN, 3.0], {}, "must be Observations; found float at index 1"),
     ([PLAIN, WITH_GRAM], {}, r"all observations have a gram or none; found 1 of 2 .*the first without: index 0"),
     ([PLAIN, Observation(1.0, [1.0, 1.0], metric=1.0)], {}, "have a metric or none"),

@@ -6,9 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from tuneloss import Box, LossTuner, Observation
+from tuneloss import Box, LossTuner, Observation, learn_loss
+from tuneloss.core import tune
 from tuneloss.core.sample import center, distance, same_point
-from tuneloss.errors import InvalidInput, RunFailed
+from tuneloss.errors import InvalidInput, RunFailed, SolverError
 
 BOX = Box.from_dict({"l2": (0.01, 100.0), "l1": (0.0, 1.0), "fit": 1.0})
 
@@ -155,6 +156,72 @@ def test_several_observations_of_one_run_share_its_number():
     assert tuner.best is tuner.history[1]
 
 
+def test_checkpoints_of_parallel_runs_keep_their_numbers():
+    """Told in turns, each goes to the run whose weights it has."""
+    tuner = LossTuner(BOX)
+    a, b = tuner.ask(2)
+    for weights in (a, b, a, b):
+        tuner.tell(weights, Observation(1.0, [1.0, 1.0, 1.0]))
+    assert [run.run for run in tuner.history] == [0, 1, 0, 1]
+
+
+def test_a_repeated_proposal_is_a_new_run():
+    """With fallback="repeat" the same weights are asked for again, and that is another run."""
+    tuner = LossTuner(BOX, fallback="repeat")
+    for _ in range(4):
+        tuner.tell(tuner.ask(), flat({}))
+    assert [run.run for run in tuner.history] == [0, 1, 2, 3]
+
+
+def test_further_workers_learn_from_a_bayesian_bootstrap():
+    """The second point of a batch is what learn_loss says with exponential sample weights, not a random step."""
+    rng = np.random.default_rng(0)
+    features = rng.exponential(size=(6, 3))
+    errors = features @ [0.5, 0.2, 1.0] * rng.uniform(0.7, 1.3, size=6)
+    models = [Observation(e, f) for e, f in zip(errors, features, strict=True)]
+    tuner = LossTuner(BOX, seed=4)
+    for model in models:
+        tuner.tell(None, model)
+    second = tuner.ask(2)[1]
+    spread = np.random.default_rng([4, 6, 1]).standard_exponential(6)
+    assert second == learn_loss(models, BOX, sample_weight=spread).as_dict()
+    assert second != learn_loss(models, BOX).as_dict()
+
+
+@pytest.mark.parametrize(("fallback", "near"), [("nearby", True), ("random", False)])
+def test_the_fallback_is_near_or_anywhere(fallback, near):
+    """Over several seeds the points that replace a repeated one stay within half of each range, or do not."""
+    farthest = 0.0
+    for seed in range(8):
+        tuner = LossTuner(BOX, fallback=fallback, seed=seed)
+        for _ in range(3):
+            tuner.tell(tuner.ask(), flat({}))
+        first, last = BOX.as_array(tuner.history[1].weights), BOX.as_array(tuner.history[2].weights)
+        farthest = max(farthest, distance(BOX, first, last))
+    assert (farthest < 0.5) == near
+
+
+def test_a_list_with_a_wrong_observation_is_refused_whole():
+    tuner = LossTuner(BOX)
+    with pytest.raises(InvalidInput, match="one feature a weight"):
+        tuner.run(lambda weights: [flat(weights), MODEL, Observation(1.0, [1.0])][::2], n_runs=2, progress=False)
+    assert tuner.history == []
+
+
+def test_if_no_solver_succeeds_the_tuner_warns_and_stays_near_the_best(monkeypatch):
+    """A long tuning is not ended by one program that no solver solves."""
+
+    def fails(*args, **kwargs):
+        raise SolverError("no solver did it")
+
+    tuner = LossTuner(BOX)
+    tuner.tell(tuner.ask(), flat({}))
+    monkeypatch.setattr(tune, "learn_loss", fails)
+    with pytest.warns(RuntimeWarning, match="near the best so far, since no solver did it"):
+        weights = tuner.ask()
+    assert 0 < distance(BOX, BOX.as_array(weights), center(BOX)) < 0.5
+
+
 def test_the_best_is_by_metric_then_error_then_the_most_recent():
     tuner = LossTuner(BOX)
     for error, metric in ((0.1, 5.0), (0.3, 2.0), (0.2, 2.0), (0.2, 2.0)):
@@ -244,7 +311,23 @@ MISTAKES = [
     (lambda t: t.tell(None, failed="no"), "A failed run needs its weights"),
     (lambda t: t.tell(t.ask(), Observation(1.0, [1.0])), "one feature a weight"),
     (lambda t: (t.tell(None, MODEL), t.tell(None, flat({}))), "have a gram or none"),
-    (lambda t: t.ask(0), r"`ask\(n\)` needs n >= 1; found 0"),
+    (lambda t: t.ask(0), "`n` must be at least 1; found 0"),
+    (lambda t: t.ask(1.5), "`n` must be a whole number; found 1.5"),
+    (lambda t: t.run(flat, n_runs="a"), "`n_runs` must be a whole number; found 'a'"),
+    (lambda t: t.tell(t.ask(), failed=""), "must say in words why the run failed"),
+    (lambda t: t.tell(t.ask(), failed=ValueError("x")), "must say in words why the run failed"),
+    (lambda t: t.tell(t.ask(), Observation(1e200, [1e200, 1.0, 1.0])), "must not overflow"),
+    (lambda t: LossTuner(BOX, epsilon=1.0).tell([1.0, 0.1, 1.0], MODEL), "the observations have no gram"),
+    (lambda t: LossTuner({"a": 1.0}), "`box` must be a Box; found dict"),
+    (lambda t: LossTuner(BOX, objective="calibratd"), "`objective` must be"),
+    (lambda t: LossTuner(BOX, epsilon=-1), "`epsilon` must be"),
+    (lambda t: LossTuner(BOX, seed=-1), "`seed` must be at least 0; found -1"),
+    (lambda t: LossTuner(BOX, seed=1.5), "`seed` must be a whole number; found 1.5"),
+    (lambda t: LossTuner(BOX, start=5), "`start` must be as"),
+    (lambda t: LossTuner.from_state_dict({"version": 1}), "A tuner's state must be as documented"),
+    (lambda t: LossTuner.from_state_dict(None), "A tuner's state must be as documented"),
+    (lambda t: LossTuner.from_state_dict({**t.state_dict(), "history": [{"run": 0}]}), "A run's record must be as"),
+    (lambda t: LossTuner.from_state_dict({**t.state_dict(), "pending": [[1]]}), "must be 3 numbers"),
     (lambda t: t.run(lambda weights: 0.3, progress=False), "must return an Observation, .* found float"),
     (lambda t: t.run(lambda weights: [], progress=False), "found list"),
     (lambda t: LossTuner(BOX, fallback="stop"), '"nearby", "random" or "repeat"; found \'stop\''),

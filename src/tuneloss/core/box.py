@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tuneloss.core.checks import Array, as_finite, as_names, as_numbers, reading
 from tuneloss.errors import InvalidInput
 
-Array = NDArray[np.float64]
+INSIDE = 1e-6  # relative: weights this far outside, as after a trip through float32, are taken for inside
 Bound = float | tuple[float, float | None]
 
 
@@ -43,15 +44,9 @@ class Box:
         *,
         is_simplex: bool = False,
     ) -> None:
-        low, high = (np.atleast_1d(np.array(v, dtype=np.float64)) for v in (lower, upper))
-        if names is None:
-            names = [f"weight_{j}" for j in range(low.size)]
-        for name, value in (
-            ("lower", low),
-            ("upper", high),
-            ("names", tuple(names)),
-            ("is_simplex", is_simplex),
-        ):
+        low, high = np.atleast_1d(as_numbers(lower, "lower")), np.atleast_1d(as_numbers(upper, "upper"))
+        given = as_names([f"weight_{j}" for j in range(low.size)] if names is None else names)
+        for name, value in (("lower", low), ("upper", high), ("names", given), ("is_simplex", is_simplex)):
             object.__setattr__(self, name, value)
         self._check()
         low.flags.writeable = high.flags.writeable = False
@@ -63,8 +58,6 @@ class Box:
                 "`Box` needs lower, upper and names of one length k >= 1; found shapes "
                 f"{low.shape} and {high.shape} and {len(names)} names. Give one of each for every weight."
             )
-        if isinstance(names, str) or not all(isinstance(n, str) for n in names) or len(set(names)) != len(names):
-            raise InvalidInput(f"`Box` names must be different strings; found {list(names)}. Rename them.")
         bad = ~np.isfinite(low) | np.isnan(high) | (high == -math.inf)
         if bad.any():
             j = int(np.argmax(bad))
@@ -77,6 +70,8 @@ class Box:
             raise InvalidInput(
                 f"`Box` needs lower <= upper; found lower {low[j]} > upper {high[j]} for {names[j]!r}. Swap them?"
             )
+        if self.is_simplex and (low.any() or (high != 1).any()):
+            raise InvalidInput("A simplex has lower bounds 0 and upper bounds 1. Use `Box.simplex(names)`.")
         if not self.is_simplex and ((low <= 0) & (high >= 0)).all():
             raise InvalidInput(
                 "`Box` must not contain the zero vector, since weights = 0 and scale = 0 fit any observations "
@@ -90,15 +85,18 @@ class Box:
         >>> Box.from_dict({"l2": (0.1, math.inf), "logloss": 1.0})
         Box(l2=[0.1, inf], logloss=1)
         """
+        if not isinstance(bounds, Mapping):
+            raise InvalidInput(f"`Box.from_dict` takes {{name: (lower, upper)}}; found {type(bounds).__name__}.")
         lower, upper = [], []
         for name, bound in bounds.items():
-            pair = (bound, bound) if isinstance(bound, (int, float)) else bound
-            if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+            pair: list[Any] = [bound, bound] if np.ndim(bound) == 0 else list(bound)  # type: ignore[arg-type]
+            ends = [math.inf if end is None else end for end in pair]
+            if len(pair) != 2 or np.asarray(ends).dtype.kind not in "biuf" or pair[0] is None:
                 raise InvalidInput(
                     f"`Box.from_dict` takes (lower, upper) or one number for each name; found {bound!r} for {name!r}."
                 )
-            lower.append(pair[0])
-            upper.append(math.inf if pair[1] is None else pair[1])
+            lower.append(float(ends[0]))
+            upper.append(float(ends[1]))
         return cls(lower, upper, list(bounds))
 
     @classmethod
@@ -108,7 +106,8 @@ class Box:
         >>> Box.simplex(["flip", "crop"])
         Box(simplex of flip, crop)
         """
-        return cls(np.zeros(len(names)), np.ones(len(names)), names, is_simplex=True)
+        k = len(as_names(names))
+        return cls(np.zeros(k), np.ones(k), names, is_simplex=True)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -143,23 +142,23 @@ class Box:
         if isinstance(weights, Mapping):
             self.check_names(tuple(weights), "weights")
             weights = [weights[name] for name in self.names]
-        values = np.array(weights, dtype=np.float64)
-        if values.shape != self.lower.shape or not np.isfinite(values).all():
-            raise InvalidInput(f"Weights must be {len(self)} finite numbers; found {values.tolist()}.")
-        slack = 1e-9 * np.maximum(np.abs(values), np.abs(self.lower))
+        values = as_finite(weights, "weights")
+        if values.shape != self.lower.shape:
+            raise InvalidInput(f"Weights must be {len(self)} numbers, as in {self}; found shape {values.shape}.")
+        slack = INSIDE * np.maximum(np.abs(values), np.abs(self.lower))
         outside = (values < self.lower - slack) | (values > self.upper + slack)
-        if outside.any() or (self.is_simplex and abs(values.sum() - 1) > 1e-9):
+        if outside.any() or (self.is_simplex and abs(values.sum() - 1) > INSIDE):
             found = self.as_dict(values)
             raise InvalidInput(
                 f"Weights must lie in {self}; found {found}. For a model that was trained with other weights, "
                 "use `tell(None, observation)`."
             )
-        return values
+        return np.clip(values, self.lower, self.upper)
 
     def check_names(self, names: Sequence[str], what: str) -> None:
         """Raise unless `names` are the box's names, in any order."""
-        if sorted(names) != sorted(self.names):
-            missing, unknown = sorted(set(self.names) - set(names)), sorted(set(names) - set(self.names))
+        if set(names) != set(self.names):
+            missing, unknown = sorted(set(self.names) - set(names)), sorted(set(names) - set(self.names), key=str)
             raise InvalidInput(
                 f"The names of {what} must be the box's, {list(self.names)}; missing {missing}, unknown {unknown}."
             )
@@ -177,5 +176,6 @@ class Box:
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> Box:
         """The inverse of `state_dict`."""
-        upper = [math.inf if u is None else u for u in state["upper"]]
-        return cls(state["lower"], upper, state["names"], is_simplex=state["simplex"])
+        with reading("A box's state"):
+            upper = [math.inf if u is None else u for u in state["upper"]]
+            return cls(state["lower"], upper, state["names"], is_simplex=bool(state["simplex"]))

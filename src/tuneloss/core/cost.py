@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Literal
 
 import numpy as np
 
-from tuneloss.core.box import Array
+from tuneloss.core.checks import Array
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
 
@@ -25,35 +26,38 @@ def epsilon_value(epsilon: Epsilon, observations: Sequence[Observation], sample_
     Corners: without grams it is 0. With all gradients of the error 0, "balanced" and "paper" are 0 (values
     only). With all errors 0 but not all gradients, "balanced" is infinite (gradients only). With J = 0 for
     all terms "paper" is 0. A term whose gradient is 0 everywhere costs nothing at infinity: the tie rule
-    then gives it the smallest weight that the other constraints allow.
+    of `learn_loss` then decides its weight; if it is the pinned one, only the others' ratios mean anything.
 
     >>> model = Observation.from_gradients(2.0, [1.0], gradient=[4.0], jacobian=[[1.0]])
     >>> epsilon_value("balanced", [model], np.ones(1)), epsilon_value("paper", [model], np.ones(1))
     (0.25, 16.0)
     """
+    check_epsilon(epsilon)
     grams = [o.gram for o in observations if o.gram is not None]
-    if isinstance(epsilon, str):
-        if epsilon not in ("balanced", "paper"):
-            raise InvalidInput(f'`epsilon` must be "balanced", "paper" or a number >= 0; found {epsilon!r}.')
-        if not grams:
+    if not isinstance(epsilon, str):
+        if epsilon > 0 and not grams:
+            raise InvalidInput(
+                f"`epsilon` = {epsilon:g} weighs gradients, but the observations have no gram. Give grams "
+                '(`Observation.from_gradients`), or epsilon="balanced", which does without them.'
+            )
+        return float(epsilon)
+    if not grams:
+        return 0.0
+    gradients = float(sample_weight @ [gram[-1, -1] for gram in grams])
+    if epsilon == "balanced":
+        errors = float(sample_weight @ [o.error**2 for o in observations])
+        if gradients == 0:
             return 0.0
-        gradients = float(sample_weight @ [gram[-1, -1] for gram in grams])
-        if epsilon == "balanced":
-            errors = float(sample_weight @ [o.error**2 for o in observations])
-            if gradients == 0:
-                return 0.0
-            return errors / gradients if errors > 0 else math.inf
-        jacobians = float(sample_weight @ [np.trace(gram[:-1, :-1]) for gram in grams])
-        return gradients / jacobians if jacobians > 0 else 0.0
-    value = float(epsilon)
-    if not value >= 0:
+        return errors / gradients if errors > 0 else math.inf
+    jacobians = float(sample_weight @ [np.trace(gram[:-1, :-1]) for gram in grams])
+    return gradients / jacobians if jacobians > 0 else 0.0
+
+
+def check_epsilon(epsilon: Epsilon) -> None:
+    """Raise unless it is a rule, or a number >= 0."""
+    known = epsilon in ("balanced", "paper") if isinstance(epsilon, str) else isinstance(epsilon, Real) and epsilon >= 0
+    if not known:
         raise InvalidInput(f'`epsilon` must be "balanced", "paper" or a number >= 0; found {epsilon!r}.')
-    if value > 0 and not grams:
-        raise InvalidInput(
-            f"`epsilon` = {value:g} weighs gradients, but the observations have no gram. Give grams "
-            '(`Observation.from_gradients`), or epsilon="balanced", which does without them.'
-        )
-    return value
 
 
 def cost_matrix(observations: Sequence[Observation], epsilon: float, sample_weight: Array) -> Array:
@@ -69,7 +73,8 @@ def cost_matrix(observations: Sequence[Observation], epsilon: float, sample_weig
         for s, observation in zip(sample_weight, observations, strict=True):
             if s > 0 and observation.gram is not None:
                 cost += observation.gram if s == 1 else s * observation.gram
-        cost *= 1.0 if math.isinf(epsilon) else epsilon
+        with np.errstate(over="ignore", invalid="ignore"):
+            cost *= 1.0 if math.isinf(epsilon) else epsilon
         cost[k, :k] *= -1
         cost[:k, k] *= -1
     if not math.isinf(epsilon):

@@ -17,7 +17,8 @@ from typing import Literal
 
 import numpy as np
 
-from tuneloss.core.box import Array, Box
+from tuneloss.core.box import Box
+from tuneloss.core.checks import Array
 from tuneloss.core.qp import Problem, Solution
 
 Objective = Literal["calibrated", "paper"]
@@ -48,7 +49,9 @@ def scaling(cost: Array, features: Array, box: Box) -> Scaling:
     """Units in which P has unit diagonal, and the largest pinned weight (else lower bound) is 1 at t' = 1."""
     size = np.sqrt(np.diagonal(cost))
     seen = np.abs(features).max(axis=0)  # a term that costs nothing still has its argmin rows
-    unit = np.where(size[:-1] > 0, size[:-1], np.where(seen > 0, seen, 1.0))
+    unit = np.where(size[:-1] > 0, size[:-1], seen)
+    typical = float(np.exp(np.log(unit[unit > 0]).mean())) if unit.any() else 1.0
+    unit = np.where(unit > 0, unit, typical)
     if box.is_simplex:
         t = float(np.exp(np.log(unit).mean()))
     else:

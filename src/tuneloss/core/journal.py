@@ -11,62 +11,99 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from tuneloss.errors import JournalError
+
+try:
+    import fcntl
+except ImportError:  # Windows: no lock, but a second writer is still found out by the size of the file
+    fcntl = None  # type: ignore[assignment]
 
 VERSION = 1
 KEY = "tuneloss-journal"
 
 
 class Journal:
-    """The records of one tuner. Opening an existing file reads it; `append` returns when the record is on disk."""
+    """The records of one tuner. Opening an existing file reads it; `append` returns when the record is on disk.
+
+    The file is locked while it is opened or written (where the system has locks), so a second process waits; what it
+    then finds to be written by another it refuses.
+    """
 
     def __init__(self, path: str | os.PathLike[str], header: dict[str, Any]) -> None:
         self.path = Path(path)
         self._side = self.path.with_name(self.path.name + ".next")
-        if not self.path.exists():
-            self._write_side(_line(0, {KEY: VERSION, **header}))
-            os.replace(self._side, self.path)
-        self.records = self._read(header)
-        self._size = self.path.stat().st_size
+        with self._errors():
+            self._create(_line(0, {KEY: VERSION, **header}))
+            with self._locked() as file:
+                self._finish_cut_write(file)
+                self.records = self._read(header)
+                self._size = self.path.stat().st_size
 
     def append(self, record: dict[str, Any]) -> None:
-        """Add a record; when this returns it is on disk."""
-        size = self.path.stat().st_size
-        if size != self._size:
-            raise JournalError(
-                f"The journal {self.path} must be written by one tuner at a time; found {size} bytes where this one "
-                f"left {self._size}. Give each process a journal of its own."
-            )
+        """Add a record; when this returns it is on disk, and if it raises the journal is as before."""
         line = _line(len(self.records) + 1, record)
-        self._write_side(line)
-        self._extend(line)
-        self._side.unlink()
+        with self._errors(), self._locked() as file:
+            size = self.path.stat().st_size
+            if size != self._size:
+                raise JournalError(
+                    f"The journal {self.path} must be written by one tuner at a time; found {size} bytes where this "
+                    f"one left {self._size}. Give each process a journal of its own, or open it again."
+                )
+            try:
+                _write(self._side, line)
+                self._extend(file, line)
+            except BaseException:
+                file.truncate(self._size)
+                raise
+            finally:
+                self._side.unlink(missing_ok=True)
+        self._size += len(line)
         self.records.append(record)
 
-    def _write_side(self, line: bytes) -> None:
-        with open(self._side, "wb") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
+    def _create(self, header: bytes) -> None:
+        """Make the file with its first line, unless it is there: at once, so that no kill leaves half of it."""
+        if self.path.exists():
+            return
+        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+        _write(draft, header)
+        try:
+            os.link(draft, self.path)  # fails if another process was faster
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
 
-    def _extend(self, line: bytes) -> None:
-        with open(self.path, "ab") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-            self._size = file.tell()
+    @contextmanager
+    def _locked(self) -> Iterator[BinaryIO]:
+        with open(self.path, "r+b", buffering=0) as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as reason:
+            raise JournalError(f"The journal {self.path} must be a file that can be written: {reason}.") from reason
+
+    def _extend(self, file: BinaryIO, line: bytes) -> None:
+        file.seek(0, os.SEEK_END)
+        file.write(line)
+        os.fsync(file.fileno())
 
     def _read(self, header: dict[str, Any]) -> list[dict[str, Any]]:
-        self._finish_cut_write()
         text = self.path.read_bytes()
         if not text.endswith(b"\n"):
             cut = text.count(b"\n") + 1
             raise JournalError(
-                f"The journal {self.path} must end with a whole line; its line {cut} is cut short. "
-                "Restore the file, or delete that line to go on without it."
+                f"The journal {self.path} must end with a whole line; its line {cut} is cut short. Restore the file, "
+                f"or delete {'that line to go on without it' if cut > 1 else 'it to begin anew'}."
             )
         bodies = [self._body(line, number) for number, line in enumerate(text.splitlines())]
         if bodies[0].get(KEY) != VERSION:
@@ -86,7 +123,7 @@ class Journal:
         try:
             outer = json.loads(line)
             body: dict[str, Any] = outer["body"]
-            if (outer["n"], outer["crc32"]) != (number, _checksum(body)):
+            if (outer["n"], outer["crc32"]) != (number, _checksum(body)) or not isinstance(body, dict):
                 raise ValueError("its number or checksum is wrong")
         except (ValueError, KeyError, TypeError) as reason:
             raise JournalError(
@@ -95,7 +132,7 @@ class Journal:
             ) from None
         return body
 
-    def _finish_cut_write(self) -> None:
+    def _finish_cut_write(self, file: BinaryIO) -> None:
         """If a kill cut an append short, do the rest of it."""
         if not self._side.exists():
             return
@@ -103,10 +140,16 @@ class Journal:
         whole, _, torn = text.rpartition(b"\n")
         begun = line.endswith(b"\n") and line.startswith(torn) and not whole.endswith(line[:-1])
         if begun:  # else the side file itself was cut, or its line is in the journal already
-            with open(self.path, "r+b") as file:
-                file.truncate(len(text) - len(torn))
-            self._extend(line)
+            file.truncate(len(text) - len(torn))
+            self._extend(file, line)
         self._side.unlink()
+
+
+def _write(path: Path, line: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _checksum(body: dict[str, Any]) -> int:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tuneloss.core.box import Array, Box
+from tuneloss.core.box import Box
+from tuneloss.core.checks import Array, as_numbers
 from tuneloss.core.cost import Epsilon, cost_matrix, epsilon_value
 from tuneloss.core.forms import CAP, Form, Objective, Scaling, form, scaling
 from tuneloss.core.observation import Observation
-from tuneloss.core.qp import ACCEPTED, Solution, eigenvalues_exceed, smallest, solve
+from tuneloss.core.qp import ACCEPTED, Solution, eigenvalues_exceed, smallest, solve, tie_rule_not_met
 from tuneloss.core.reach import Reach
 from tuneloss.errors import InvalidInput, SolverError
 
@@ -65,8 +66,9 @@ def learn_loss(
         subject to  weights . features_argmin <= weights . features_i   for all i
 
     where `argmin` is the best observation that any weights in the box can select (Theorem 2): the one of least
-    metric (error, if no metric is given), then least error, then the most recent. Of several optimal weights,
-    those of smallest norm in scaled coordinates are returned.
+    metric (error, if no metric is given), then least error, then the most recent. Of several optimal solutions, the
+    one of smallest norm in scaled coordinates (in which P has unit diagonal) is returned: the norm of (weights, scale)
+    in the paper's form, of weights / scale in the calibrated one.
 
     observations: m trained models, all with gram or none.
     objective: "paper" minimises cost as it is printed; "calibrated" minimises cost / scale^2, which does not
@@ -81,8 +83,7 @@ def learn_loss(
     >>> learn_loss([model], box).weights.round(6)
     array([2., 1.])
     """
-    if objective not in ("calibrated", "paper"):
-        raise InvalidInput(f'`objective` must be "calibrated" or "paper"; found {objective!r}.')
+    check_objective(objective)
     check_observations(observations, box)
     counts = _counts(observations, sample_weight)
     features = np.array([o.features for o in observations])
@@ -134,11 +135,12 @@ class _Fit:
         learned, why = None, "the calibrated one was not solved to tolerance"
         if solution.residual(program.problem) <= ACCEPTED:
             k = len(self.box)
-            solution = smallest(program.problem, solution, k if calibrated else k + 1)
-            if calibrated and np.abs(solution.x[:k]).max() < UNRELATED:  # t = 0
+            tied = smallest(program.problem, solution, k if calibrated else k + 1)
+            if calibrated and np.abs(tied.x[:k]).max() < UNRELATED:  # t = 0
                 why = "no weights that select this argmin are positively related to error"
             else:
-                learned = self._verified(guess, program, solution)
+                learned = self._verified(guess, program, tied)
+                learned = learned or self._verified(guess, program, tie_rule_not_met(solution))
         if learned is None and calibrated and not quick:
             learned = self.solve(guess, "paper", cap)
             return learned and replace(learned, note=_join(f"paper form used: {why}", learned.note))
@@ -188,8 +190,18 @@ def _convex(cost: Array) -> Array:
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
+def check_objective(objective: str) -> None:
+    """Raise unless it is one of the two forms."""
+    if objective not in ("calibrated", "paper"):
+        raise InvalidInput(f'`objective` must be "calibrated" or "paper"; found {objective!r}.')
+
+
 def check_observations(observations: Sequence[Observation], box: Box) -> None:
     """Raise unless the observations fit each other and the box."""
+    if not isinstance(box, Box):
+        raise InvalidInput(f"`box` must be a Box; found {type(box).__name__}. Use `Box.from_dict({{...}})`.")
+    if not isinstance(observations, Sequence):
+        raise InvalidInput(f"`observations` must be a list of Observations; found {type(observations).__name__}.")
     if not len(observations):
         raise InvalidInput("`learn_loss` needs at least one observation; found none. Train one model first.")
     for i, o in enumerate(observations):
@@ -217,7 +229,7 @@ def check_observations(observations: Sequence[Observation], box: Box) -> None:
 def _counts(observations: Sequence[Observation], sample_weight: ArrayLike | None) -> Array:
     """The sample weights (m,), checked."""
     m = len(observations)
-    counts = np.ones(m) if sample_weight is None else np.array(sample_weight, dtype=np.float64)
+    counts = np.ones(m) if sample_weight is None else as_numbers(sample_weight, "sample_weight")
     if counts.shape != (m,) or not (np.isfinite(counts) & (counts >= 0)).all() or not counts.any():
         raise InvalidInput(f"`sample_weight` must be {m} finite numbers >= 0, not all 0; found {counts.tolist()}.")
     return counts

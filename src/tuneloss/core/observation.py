@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from tuneloss.core.box import Array
-from tuneloss.errors import InvalidInput, NotFinite
+from tuneloss.core.checks import Array, as_finite, as_names, as_number, reading
+from tuneloss.errors import InvalidInput
 
 BLOCK = 4096  # rows of a jacobian that are read at a time, so that no n x k copy is made
 GRAM_TOLERANCE = 1e-6  # of a gram with unit diagonal: what float32 sums leave of symmetry and of eigenvalues >= 0
@@ -50,17 +50,17 @@ class Observation:
     ) -> None:
         if isinstance(features, Mapping):
             names, features = tuple(features), list(features.values())
-        values = _array(features, "features")
+        values = as_finite(features, "features")
         if values.ndim != 1 or values.size == 0:
             raise InvalidInput(f"`features` must have shape (k,), one value a term; found shape {values.shape}.")
-        if names is not None and len(names) != values.size:
+        if names is not None and len(as_names(names)) != values.size:
             raise InvalidInput(f"`names` must be one a feature; found {len(names)} for {values.size} features.")
         fields = {
-            "error": _number(error, "error"),
+            "error": as_number(error, "error"),
             "features": values,
-            "gram": None if gram is None else _checked_gram(_array(gram, "gram"), values.size),
-            "metric": None if metric is None else _number(metric, "metric"),
-            "names": None if names is None else tuple(names),
+            "gram": None if gram is None else _checked_gram(as_finite(gram, "gram"), values.size),
+            "metric": None if metric is None else as_number(metric, "metric"),
+            "names": None if names is None else as_names(names),
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -83,7 +83,7 @@ class Observation:
         array([[2., 3.],
                [3., 9.]])
         """
-        g, jac = _array(gradient, "gradient"), np.asarray(jacobian)
+        g, jac = as_finite(gradient, "gradient"), _matrix(jacobian)
         k = len(features) if isinstance(features, Mapping) else np.size(features)
         if g.ndim != 1 or jac.shape != (g.size, k):
             raise InvalidInput(
@@ -97,8 +97,9 @@ class Observation:
                 gram[:k, :k] += block.T @ block
                 gram[:k, k] += block.T @ g[start : start + BLOCK]
         if not np.isfinite(gram).all():
-            _array(jac, "jacobian")  # says what is wrong with it
-        gram[k, :k], gram[k, k] = gram[:k, k], g @ g
+            as_finite(jac, "jacobian")  # says what is wrong with it
+        with np.errstate(over="ignore"):
+            gram[k, :k], gram[k, k] = gram[:k, k], g @ g
         return cls(error, features, gram, metric=metric)
 
     def to_dict(self) -> dict[str, Any]:
@@ -117,30 +118,20 @@ class Observation:
         if not isinstance(record, Mapping) or not {"error", "features"} <= set(record):
             raise InvalidInput(
                 "An observation's record must have `error` and `features` (and may have `gram`, `metric`, `names`); "
-                f"found {sorted(record) if isinstance(record, Mapping) else type(record).__name__}."
+                f"found {sorted(map(str, record)) if isinstance(record, Mapping) else type(record).__name__}."
             )
-        extra = {name: record.get(name) for name in ("metric", "names")}
-        return cls(record["error"], record["features"], record.get("gram"), **extra)
+        with reading("An observation's record"):
+            extra = {name: record.get(name) for name in ("metric", "names")}
+            return cls(record["error"], record["features"], record.get("gram"), **extra)
 
 
-def _array(value: ArrayLike, what: str) -> Array:
-    try:
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError) as reason:
-        raise InvalidInput(f"`{what}` must be numbers in a rectangular array: {reason}.") from None
-    if not np.isfinite(array).all():
-        raise NotFinite(
-            f"`{what}` must be finite; found {int((~np.isfinite(array)).sum())} of {array.size} values NaN or "
-            "infinite. If the run diverged, use `tell(weights, failed='diverged')`."
-        )
-    return array
-
-
-def _number(value: float, what: str) -> float:
-    array = _array(value, what)
-    if array.size != 1:
-        raise InvalidInput(f"`{what}` must be one number; found shape {array.shape}. Give a sum or a mean.")
-    return float(array.reshape(()))
+def _matrix(jacobian: ArrayLike) -> NDArray[Any]:
+    """The jacobian as it is, without a copy if it is an array."""
+    return (
+        jacobian
+        if isinstance(jacobian, np.ndarray) and jacobian.dtype.kind in "biuf"
+        else as_finite(jacobian, "jacobian")
+    )
 
 
 def _checked_gram(gram: Array, k: int) -> Array:

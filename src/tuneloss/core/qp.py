@@ -14,7 +14,7 @@ import numpy as np
 import piqp
 from scipy import sparse
 
-from tuneloss.core.box import Array
+from tuneloss.core.checks import Array
 
 GOOD = 1e-9  # a residual at which no second solver is asked
 ACCEPTED = 1e-7  # the largest residual that may leave this package
@@ -110,7 +110,12 @@ def smallest(problem: Problem, solution: Solution, counted: int) -> Solution:
     step = solve(tie)
     moved = replace(solution, x=solution.x + free @ step.x)
     met = step.residual(tie) <= TIE and moved.residual(problem) <= ACCEPTED
-    return moved if met else replace(solution, solver=solution.solver + ", tie rule not met")
+    return moved if met else tie_rule_not_met(solution)
+
+
+def tie_rule_not_met(solution: Solution) -> Solution:
+    """The solution as it is, marked as one of several."""
+    return replace(solution, solver=f"{solution.solver}, tie rule not met")
 
 
 def _piqp(p: Problem, *, tolerance: float = 1e-11, iterations: int = 250, precondition: int = 0) -> Solution:

@@ -15,7 +15,8 @@ import piqp
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from tuneloss.core.box import Array, Box
+from tuneloss.core.box import Box
+from tuneloss.core.checks import Array
 from tuneloss.core.forms import Scaling
 from tuneloss.errors import SolverError
 
@@ -47,9 +48,11 @@ class Reach:
     def allows(self, guess: int) -> bool:
         """Whether some weights in the box select the guess (Theorem 2)."""
         for rivals, losses in ((self._mixtures, self._mixture_losses), (self._features, self._losses)):
-            better = (losses < self._losses[guess]).all(axis=1)
-            if better.any() and self._beaten(rivals[better], guess):
-                return False
+            better = np.flatnonzero((losses < self._losses[guess]).all(axis=1))
+            best_first = better[np.argsort(losses[better].sum(axis=1))]
+            for some in (best_first[:NEW_ROWS], best_first[NEW_ROWS:]):
+                if some.size and self._beaten(rivals[some], guess):
+                    return False
         rows = self._nearest(guess)
         if not rows.size:  # all have the same features
             return True

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tuneloss.core.checks import as_integer, reading
 from tuneloss.core.learn import guesses
 from tuneloss.core.observation import Observation
 
@@ -30,13 +31,16 @@ class Run:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Run:
         """The inverse of `to_dict`."""
-        observation = record["observation"]
-        return cls(
-            record["run"],
-            record["weights"],
-            None if observation is None else Observation.from_dict(observation),
-            record["failed"],
-        )
+        with reading("A run's record"):
+            run, weights, told, failed = (record[name] for name in ("run", "weights", "observation", "failed"))
+            if weights is not None:
+                weights = {str(name): float(value) for name, value in weights.items()}
+            return cls(
+                None if run is None else as_integer(run, "run", 0),
+                weights,
+                None if told is None else Observation.from_dict(told),
+                None if failed is None else str(failed),
+            )
 
 
 def best_run(history: Sequence[Run]) -> Run | None:

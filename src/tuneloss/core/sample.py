@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneloss.core.box import Array, Box
+from tuneloss.core.box import Box
+from tuneloss.core.checks import Array
 
 DECADE = 10.0
 UNKNOWN_SPAN = 1e3  # an infinite upper bound is sampled up to this many times its lower bound

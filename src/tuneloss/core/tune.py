@@ -11,11 +11,12 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tuneloss.core.box import Array, Box
-from tuneloss.core.cost import Epsilon
+from tuneloss.core.box import Box
+from tuneloss.core.checks import Array, as_integer, reading
+from tuneloss.core.cost import Epsilon, check_epsilon, cost_matrix, epsilon_value
 from tuneloss.core.forms import Objective
 from tuneloss.core.journal import Journal
-from tuneloss.core.learn import LearnedLoss, check_observations, learn_loss
+from tuneloss.core.learn import LearnedLoss, check_objective, check_observations, learn_loss
 from tuneloss.core.observation import Observation
 from tuneloss.core.progress import progress_bar
 from tuneloss.core.runs import Run, best_run
@@ -37,7 +38,7 @@ class LossTuner:
     the whole box (log-uniform where a range spans a decade), "repeat" lets it be. Points that were asked for and not
     told yet count as tried, and the next proposal is learned with random sample weights, one standard exponential
     number an observation (the Bayesian bootstrap): so `ask(n)` gives n different points, spread as far as the
-    observations disagree.
+    observations disagree. (With "repeat" they may be equal.)
 
     All random numbers come from `seed` and the number of points told and asked, so a resumed tuner goes on as it
     would have.
@@ -66,16 +67,16 @@ class LossTuner:
         fallback: Fallback = "nearby",
         journal: str | os.PathLike[str] | None = None,
     ) -> None:
+        if not isinstance(box, Box):
+            raise InvalidInput(f"`box` must be a Box; found {type(box).__name__}. Use `Box.from_dict({{...}})`.")
         if fallback not in ("nearby", "random", "repeat"):
             raise InvalidInput(f'`fallback` must be "nearby", "random" or "repeat"; found {fallback!r}.')
-        self.box, self.seed, self.objective, self.epsilon, self.fallback = (
-            box,
-            seed,
-            objective,
-            epsilon,
-            fallback,
-        )
-        self._start = [box.as_array(p) for p in ([start] if isinstance(start, Mapping) else start)]
+        check_objective(objective)
+        check_epsilon(epsilon)
+        self.box, self.objective, self.epsilon, self.fallback = box, objective, epsilon, fallback
+        self.seed = as_integer(seed, "seed", 0)
+        with reading("`start`"):
+            self._start = [box.as_array(p) for p in ([start] if isinstance(start, Mapping) else start)]
         self._history: list[Run] = []
         self._pending: list[Array] = []
         self.learned: LearnedLoss | None = None
@@ -106,9 +107,7 @@ class LossTuner:
     def ask(self, n: int | None = None) -> dict[str, float] | list[dict[str, float]]:
         """The weights to train with next; `ask(n)` gives n different ones, for n workers."""
         if n is not None:
-            if n < 1:
-                raise InvalidInput(f"`ask(n)` needs n >= 1; found {n}.")
-            return [self.ask() for _ in range(n)]
+            return [self.ask() for _ in range(as_integer(n, "n", 1))]
         point = self._propose()
         self._pending.append(point)
         return self.box.as_dict(point)
@@ -126,9 +125,10 @@ class LossTuner:
                 "`tell` needs an observation or a reason `failed=...`, and not both; found "
                 f"{'neither' if failed is None else 'both'}."
             )
+        if failed is not None and not (isinstance(failed, str) and failed):
+            raise InvalidInput(f"`failed` must say in words why the run failed; found {failed!r}.")
         if observation is not None:
-            known = [run.observation for run in self._history if run.observation is not None][:1]
-            check_observations([*known, observation], self.box)
+            self._check([observation])
         if weights is None:
             if observation is None:
                 raise InvalidInput("A failed run needs its weights; found None. Tell it as tell(weights, failed=...).")
@@ -152,6 +152,7 @@ class LossTuner:
             or `NotFinite` as an `Observation` of NaN does, the run is recorded as failed and the next one begins. Any
             other exception ends the loop; calling `run` again goes on. It may keep its last model for a warm start.
         """
+        n_runs = as_integer(n_runs, "n_runs", 1)
         with progress_bar("tuning", n_runs, enabled=progress) as advance:
             advance(self.n_runs, "")
             while self.n_runs < n_runs:
@@ -181,6 +182,7 @@ class LossTuner:
                 f"`train` must return an Observation, or a list of them; found {type(result).__name__}. To say that a "
                 "run failed, raise tuneloss.errors.RunFailed."
             )
+        self._check(found)  # all of them, before the first is told
         for observation in found:
             self.tell(weights, observation)
 
@@ -201,20 +203,28 @@ class LossTuner:
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> LossTuner:
         """The inverse of `state_dict`."""
-        if state.get("version") != 1:
-            raise InvalidInput(f"A tuner's state must have version 1; found {state.get('version')!r}.")
-        epsilon = math.inf if state["epsilon"] == "inf" else state["epsilon"]
-        tuner = cls(
-            Box.from_state_dict(state["box"]),
-            seed=state["seed"],
-            objective=state["objective"],
-            epsilon=epsilon,
-            start=state["start"],
-            fallback=state["fallback"],
-        )
-        tuner._history = [Run.from_dict(record) for record in state["history"]]
-        tuner._pending = [np.array(point) for point in state["pending"]]
+        with reading("A tuner's state"):
+            if state["version"] != 1:
+                raise InvalidInput(f"A tuner's state must have version 1; found {state['version']!r}.")
+            tuner = cls(
+                Box.from_state_dict(state["box"]),
+                seed=state["seed"],
+                objective=state["objective"],
+                epsilon=math.inf if state["epsilon"] == "inf" else state["epsilon"],
+                start=state["start"],
+                fallback=state["fallback"],
+            )
+            tuner._history = [Run.from_dict(record) for record in state["history"]]
+            tuner._pending = [tuner.box.as_array(point) for point in state["pending"]]
         return tuner
+
+    def _check(self, observations: Sequence[Observation]) -> None:
+        """Raise unless the next `ask` can learn from these observations beside those told before."""
+        known = [run.observation for run in self._history if run.observation is not None][:1]
+        check_observations([*known, *observations], self.box)
+        counts = np.ones(len(observations))
+        epsilon_value(self.epsilon, observations, counts)
+        cost_matrix(observations, 1.0, counts)  # its squares must not overflow
 
     def _record(self, run: Run) -> None:
         if self._journal is not None:
@@ -222,13 +232,13 @@ class LossTuner:
         self._history.append(run)
 
     def _number(self, point: Array) -> int:
-        """The number of the run with these weights: a new one, unless the last one told goes on."""
-        last = self._history[-1] if self._history else None
+        """The number of the run with these weights: a new one if they were asked for and are told for the first time,
+        else that of the last run with them."""
         asked = any(same_point(point, other) for other in self._pending)
-        if asked or last is None or last.weights is None or last.run is None:
-            return self.n_runs
-        goes_on = same_point(point, self.box.as_array(last.weights))
-        return last.run if goes_on else self.n_runs
+        for run in reversed([] if asked else self._history):
+            if run.weights is not None and run.run is not None and same_point(point, self.box.as_array(run.weights)):
+                return run.run
+        return self.n_runs
 
     def _propose(self) -> Array:
         tried = self._points(failed=False) + self._pending

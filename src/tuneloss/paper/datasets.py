@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneloss.core.box import Array
+from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
 
 Labels = NDArray[np.int64]

@@ -10,7 +10,7 @@ import numpy as np
 
 from tuneloss import LossTuner, Observation
 from tuneloss.baselines.random_search import RandomSearch
-from tuneloss.core.box import Array
+from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput, RunFailed
 from tuneloss.paper.datasets import Labels, Split, digits
 from tuneloss.paper.terms import appendix_box, draw_masks, log_probabilities, observe

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tuneloss import Box, Observation, learn_loss
-from tuneloss.core.box import Array
+from tuneloss.core.checks import Array
 from tuneloss.report.figures import INK, SERIES, style
 
 KNOTS = np.array([[-2.0, 4.0], [-1.0, 1.6], [0.0, 0.5], [3.0, 2.0]])  # (theta, error), linear between

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tuneloss import Box, Observation
-from tuneloss.core.box import Array
+from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
 from tuneloss.paper.datasets import Labels, Split
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tuneloss.core.box import Array
+from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput, RunFailed
 from tuneloss.paper.datasets import Labels, Split
 from tuneloss.paper.terms import KEEP, NAMES, check_params, with_bias

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from tuneloss.core.box import Array
+from tuneloss.core.checks import Array
 from tuneloss.core.sample import ranges
 from tuneloss.report.records import Comparison, RunRecord
 

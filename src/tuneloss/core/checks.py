@@ -1,0 +1,78 @@
+"""Checks at the border: input that breaks a rule is refused in words, once."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tuneloss.errors import InvalidInput, NotFinite
+
+Array = NDArray[np.float64]
+
+
+def as_numbers(value: ArrayLike, what: str) -> Array:
+    """A copy as float64, or InvalidInput: numbers, in a rectangle, not text and not None."""
+    try:
+        raw = np.asarray(value)
+        if raw.dtype.kind not in "biuf":
+            raise ValueError(f"found {raw.dtype} values" if raw.dtype != object else "found text, None or unequal rows")
+        return np.array(raw, dtype=np.float64)
+    except (TypeError, ValueError) as reason:
+        raise InvalidInput(f"`{what}` must be real numbers in a rectangular array; {reason}.") from None
+
+
+def as_finite(value: ArrayLike, what: str) -> Array:
+    """The same, or NotFinite where any of them is NaN or infinite."""
+    array = as_numbers(value, what)
+    if not np.isfinite(array).all():
+        raise NotFinite(
+            f"`{what}` must be finite; found {int((~np.isfinite(array)).sum())} of {array.size} values NaN or "
+            "infinite. If the run diverged, use `tell(weights, failed='diverged')`."
+        )
+    return array
+
+
+def as_number(value: ArrayLike, what: str) -> float:
+    """One finite number."""
+    array = as_finite(value, what)
+    if array.size != 1:
+        raise InvalidInput(f"`{what}` must be one number; found shape {array.shape}. Give a sum or a mean.")
+    return float(array.reshape(()))
+
+
+def as_integer(value: object, what: str, least: int) -> int:
+    """A whole number that is not below `least`."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise InvalidInput(f"`{what}` must be a whole number; found {value!r}.") from None
+    if number < least:
+        raise InvalidInput(f"`{what}` must be at least {least}; found {number}.")
+    return number
+
+
+def as_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Different strings."""
+    if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
+        raise InvalidInput(f"Names must be a list of strings; found {names!r}.")
+    if len(set(names)) != len(names):
+        raise InvalidInput(f"Names must be different strings; found {list(names)}. Rename them.")
+    return tuple(names)
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turns whatever goes wrong while a record is read into an error that names it."""
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as reason:
+        raise InvalidInput(
+            f"{what} must be as documented, or as tuneloss wrote it; found something else "
+            f"({type(reason).__name__}: {reason})."
+        ) from None
