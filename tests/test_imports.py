@@ -18,6 +18,7 @@ BELOW = {  # a room, and the rooms it may import
     "report": ["core", "errors"],
     "paper": ["baselines", "core", "errors", "report"],
     "cli": ["baselines", "core", "errors", "paper", "report"],
+    "__main__": ["cli"],
 }
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -52,9 +54,9 @@ def demo(
     repeats: Annotated[int, typer.Option(min=1, help="Independent repeats, each with its own data split.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training examples in a run.")] = 100,
-    pixel_unit: Annotated[float, typer.Option(min=0.01, help="Pixels, 0 to 16, are divided by this.")] = 2.0,
+    pixel_unit: Annotated[float, typer.Option(min=0.01, max=1000, help="Pixels, 0 to 16, are divided by this.")] = 2.0,
     out: Annotated[Path, typer.Option(help="Folder for report.html and demo.png.")] = Path("tuneloss-demo"),
-    jobs: Annotated[int | None, typer.Option(min=1, help="Repeats run at once. [default: one a CPU]")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Repeats run at once.", show_default="one a CPU")] = None,
 ) -> None:
     """Tune a real loss between runs, against random search, and write an HTML report."""
     from tuneloss.core.progress import progress_bar
@@ -63,14 +65,16 @@ def demo(
 
     _make_folder(out)
     done = itertools.count(1)
-    with progress_bar("training", runs * repeats * len(METHODS)) as advance:
+    jobs = min(jobs or os.cpu_count() or 1, repeats)
+    with _stoppable(), progress_bar("training", runs * repeats * len(METHODS)) as advance:
+        advance(0, f"{jobs} repeats at once, shown as they end" if jobs > 1 else "")
         comparison = run_demo(
             n_runs=runs,
             n_repeats=repeats,
             seed=seed,
             epochs=epochs,
             pixel_unit=pixel_unit,
-            jobs=jobs or os.cpu_count() or 1,
+            jobs=jobs,
             on_run=lambda record: advance(next(done), _progress_note(record)),
         )
     _print_runs(comparison)
@@ -98,6 +102,16 @@ def figure1(
         console.print(f"Figure: {path}", highlight=False, soft_wrap=True)
 
 
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Ctrl-C ends the work with a word instead of a traceback."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print("Stopped; nothing was written.")
+        raise typer.Exit(130) from None
+
+
 def _progress_note(record: RunRecord) -> str:
     return f"{record.method}: validation log loss {record.validation_loss:.3f}"
 
@@ -123,10 +137,10 @@ def _print_summary(comparison: Comparison) -> None:
     else:
         note = "one repeat; take --repeats 20 for intervals"
     table = _table(f"after {comparison.n_runs} runs", *MEASURES.values())
-    table.caption = f"The model of best validation log loss; {note}."
     for name, row in final_info(comparison).items():
         table.add_row(name, *(row[measure].shown(measure) for measure in MEASURES))
     console.print(table)
+    console.print(f"The model of best validation log loss; {note}.", soft_wrap=True)
 
 
 def _table(first: str, *rest: str) -> Table:

@@ -1,1 +1,1 @@
-"""What a tuning session found: numbers first (`*_info`), then figures, then one static HTML page."""
+"""What a comparison of tuners found: numbers first (`*_info`), then figures, then one static HTML page."""
