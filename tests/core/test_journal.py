@@ -171,6 +171,12 @@ def test_refuses_a_path_that_cannot_be_written(tmp_path, where):
         Journal(tmp_path / where, HEADER)
 
 
+@pytest.mark.parametrize("path", [5, "", None])
+def test_refuses_what_is_not_a_path(path):
+    with pytest.raises(JournalError, match="`journal` must be the path of a file; found"):
+        Journal(path, HEADER)
+
+
 def test_refuses_records_of_another_shape(tmp_path):
     """Right checksum, wrong content."""
     box = Box.from_dict({"l2": (0.1, 100), "logloss": 1.0})

@@ -353,6 +353,37 @@ def test_a_guess_beyond_the_cap_is_still_reached():
     assert learned.weights[0] >= 1e9 * (1 - 1e-6)
 
 
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_harmful_term_gets_weight_0_exactly(objective):
+    """A weight at its bound is the bound, not nearly: 0 means that the term need not be computed."""
+    zeros = 0
+    for seed in range(20):
+        models = random_models(m=6, k=4, n=12, seed=seed)
+        harmful = [(e, np.append(5.0 + 1 / e, f), g, np.column_stack([-g + 0.1 * j[:, 0], j])) for e, f, g, j in models]
+        box = Box([0.0] * 4 + [1.0], [10.0] * 4 + [1.0])
+        learned = learn_loss(observed(harmful), box, objective=objective)
+        assert learned.weights[0] == 0.0 or learned.weights[0] > 1e-6
+        zeros += learned.weights[0] == 0.0
+    assert zeros >= 5
+
+
+def test_with_all_errors_0_the_scale_is_the_smallest():
+    """Then no scale costs anything: the tie rule of the printed form takes 0."""
+    box = Box.from_dict({"a": (0.5, 2.0), "b": 1.0})
+    learned = learn_loss([Observation(0.0, [1.0, 2.0]), Observation(0.0, [2.0, 1.0])], box, objective="paper")
+    assert learned.scale == pytest.approx(0.0, abs=1e-9)
+
+
+def test_what_rounding_leaves_of_negative_eigenvalues_is_removed():
+    """A sum of float32 grams may be slightly indefinite; a convex program must not be."""
+    vectors = np.linalg.qr(np.random.default_rng(0).normal(size=(5, 5)))[0]
+    slightly = (vectors * [-1e-7, 0.0, 0.1, 1.0, 2.0]) @ vectors.T
+    assert np.linalg.eigvalsh(learn._convex(slightly))[0] > -1e-12
+    np.testing.assert_allclose(learn._convex(slightly), slightly, atol=2e-7)
+    definite = vectors @ np.diag([0.1, 0.2, 0.3, 1.0, 2.0]) @ vectors.T
+    assert learn._convex(definite) is definite
+
+
 def rubbish(problem, **options):
     """What a solver returns that went wrong without saying so."""
     return Solution(0 * problem.c + 7.0, 0 * problem.b, 0 * problem.h, "PIQP")

@@ -81,6 +81,7 @@ WRONG = [
     (lambda: Observation(1.0, [1j]), "found complex128 values"),
     (lambda: Observation(1.0, [1.0], names=[5]), r"must be a list of strings; found \[5\]"),
     (lambda: Observation.from_gradients(1.0, [1.0], [1.0], [[1.0, 2.0], [3.0]]), "`jacobian` must be real numbers"),
+    (lambda: Observation.from_gradients(1.0, [1.0], [], np.zeros((0, 1))), r"found \(0,\) and \(0, 1\)"),
     (lambda: Observation.from_gradients(1.0, [1.0], [1e200], [[1.0]]), "`gram` must be finite"),
     (lambda: Observation.from_dict({"error": 1.0, "features": [1.0], "names": 5}), "must be a list of strings"),
     (lambda: Observation([1.0, 2.0], [1.0]), r"`error` must be one number; found shape \(2,\). Give a sum or a mean"),

@@ -1,5 +1,6 @@
 """The paper's section 3 in NumPy: learn the weights of a loss from observations of trained models.
 
+    checks.py       input that breaks a rule is refused in words
     box.py          which weights are allowed
     observation.py  what is kept of one trained model
     cost.py         how badly a loss predicts error: a quadratic form

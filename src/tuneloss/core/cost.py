@@ -65,7 +65,9 @@ def cost_matrix(observations: Sequence[Observation], epsilon: float, sample_weig
 
         P = sum_i s_i ( [features_i, -e_i] [features_i, -e_i]' + epsilon * [J_i | -g_i]' [J_i | -g_i] )
 
-    At epsilon = infinity only the gradients' part, with factor 1. s_i is the sample weight.
+    At epsilon = infinity only the gradients' part, with factor 1. s_i is the sample weight. Squares halve the digits:
+    what sets models apart by less than 1e-8 of a term's value, as under a large common offset, is not seen by the cost
+    (the argmin rows see it); take such an offset out of the term.
     """
     k = observations[0].features.size
     cost = np.zeros((k + 1, k + 1))

@@ -35,6 +35,8 @@ class Journal:
     """
 
     def __init__(self, path: str | os.PathLike[str], header: dict[str, Any]) -> None:
+        if not isinstance(path, (str, os.PathLike)) or not Path(path).name:
+            raise JournalError(f"`journal` must be the path of a file; found {path!r}.")
         self.path = Path(path)
         self._side = self.path.with_name(self.path.name + ".next")
         with self._errors():

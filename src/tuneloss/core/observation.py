@@ -85,7 +85,7 @@ class Observation:
         """
         g, jac = as_finite(gradient, "gradient"), _matrix(jacobian)
         k = len(features) if isinstance(features, Mapping) else np.size(features)
-        if g.ndim != 1 or jac.shape != (g.size, k):
+        if g.ndim != 1 or g.size == 0 or jac.shape != (g.size, k):
             raise InvalidInput(
                 f"`gradient` must have shape (n,) and `jacobian` (n, k) with k = {k} features; found {g.shape} and "
                 f"{jac.shape}. Column j of the jacobian is the gradient of term j."
