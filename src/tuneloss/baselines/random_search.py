@@ -8,9 +8,8 @@ import numpy as np
 
 from tuneloss.core.box import Box
 from tuneloss.core.observation import Observation
-from tuneloss.core.runs import Run, best_run
+from tuneloss.core.runs import Run, best_run, check_told
 from tuneloss.core.sample import sample_box
-from tuneloss.errors import InvalidInput
 
 
 class RandomSearch:
@@ -42,8 +41,7 @@ class RandomSearch:
     ) -> None:
         """What came of a run: an observation, or why it failed."""
         self.box.as_array(weights)
-        if (observation is None) == (failed is None):
-            raise InvalidInput("`tell` needs an observation or `failed`, and not both.")
+        check_told(observation, failed)
         self.history.append(Run(len(self.history), dict(weights), observation, failed))
 
     @property

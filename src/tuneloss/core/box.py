@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tuneloss.core.checks import Array, as_finite, as_names, as_numbers, reading
+from tuneloss.core.checks import Array, as_finite, as_names, as_numbers, holds_numbers, reading
 from tuneloss.errors import InvalidInput
 
 INSIDE = 1e-6  # relative: weights this far outside, as after a trip through float32, are taken for inside
@@ -34,7 +34,7 @@ class Box:
     lower: Array
     upper: Array
     names: tuple[str, ...]
-    is_simplex: bool = field(default=False)
+    is_simplex: bool = False
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Box:
         for name, bound in bounds.items():
             pair: list[Any] = [bound, bound] if np.ndim(bound) == 0 else list(bound)  # type: ignore[arg-type]
             ends = [math.inf if end is None else end for end in pair]
-            if len(pair) != 2 or np.asarray(ends).dtype.kind not in "biuf" or pair[0] is None:
+            if len(pair) != 2 or pair[0] is None or not holds_numbers(np.asarray(ends)):
                 raise InvalidInput(
                     f"`Box.from_dict` takes (lower, upper) or one number for each name; found {bound!r} for {name!r}."
                 )
@@ -179,3 +179,9 @@ class Box:
         with reading("A box's state"):
             upper = [math.inf if u is None else u for u in state["upper"]]
             return cls(state["lower"], upper, state["names"], is_simplex=bool(state["simplex"]))
+
+
+def check_box(box: object) -> None:
+    """Raise unless it is a Box."""
+    if not isinstance(box, Box):
+        raise InvalidInput(f"`box` must be a Box; found {type(box).__name__}. Use `Box.from_dict({{...}})`.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,11 +15,16 @@ from tuneloss.errors import InvalidInput, NotFinite
 Array = NDArray[np.float64]
 
 
+def holds_numbers(array: NDArray[Any]) -> bool:
+    """Whether an array is of real numbers: not of text, objects or complex numbers."""
+    return array.dtype.kind in "biuf"
+
+
 def as_numbers(value: ArrayLike, what: str) -> Array:
     """A copy as float64, or InvalidInput: numbers, in a rectangle, not text and not None."""
     try:
         raw = np.asarray(value)
-        if raw.dtype.kind not in "biuf":
+        if not holds_numbers(raw):
             raise ValueError(f"found {raw.dtype} values" if raw.dtype != object else "found text, None or unequal rows")
         return np.array(raw, dtype=np.float64)
     except (TypeError, ValueError) as reason:

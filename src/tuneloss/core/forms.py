@@ -23,7 +23,7 @@ from tuneloss.core.qp import Problem, Solution
 
 Objective = Literal["calibrated", "paper"]
 CAP = 1e3  # in scaled units: without an upper bound, a term's part of the loss is at most this often the pinned one's
-FINITE_CAP = 1e3 * CAP  # the same for a term with an upper bound that is higher still
+FINITE = 1e3  # a finite upper bound may be this many times higher
 SNAP = 1e-10  # in scaled units, relative to the largest weight: this near to a bound is at the bound
 
 
@@ -99,7 +99,7 @@ def form(objective: Objective, cost: Array, features: Array, guess: int, box: Bo
 
     cost: (k + 1, k + 1), P with unit diagonal.
     cap: what holds for an infinite upper bound, as a multiple of the pinned term (of its own lower bound, if that is
-        more) in scaled units; finite bounds above FINITE_CAP / CAP times that are cut too. So t' = 0 only if mu' = 0.
+        more) in scaled units; finite bounds are cut at FINITE times that. So t' = 0 only if mu' = 0.
     """
     k = len(box)
     rows = (features[guess] - features) / scales.unit
@@ -128,7 +128,7 @@ def _box_rows(box: Box, scales: Scaling, cap: float) -> tuple[Array, Array, Arra
         total = np.append(scales.t / scales.unit, -1.0)
         return _normalised(total[None]), -unit, np.full(k, np.inf)
     lower, upper = scales.weights(box.lower), scales.weights(box.upper)
-    highest = np.where(np.isinf(upper), cap, cap * FINITE_CAP / CAP) * np.maximum(1.0, np.abs(lower))
+    highest = cap * np.where(np.isinf(upper), 1.0, FINITE) * np.maximum(1.0, np.abs(lower))
     at_lower, at_upper = unit[:k].copy(), unit[:k].copy()
     at_lower[:, k] = -lower
     at_upper[:, k] = -np.minimum(upper, highest)

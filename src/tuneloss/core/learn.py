@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tuneloss.core.box import Box
+from tuneloss.core.box import Box, check_box
 from tuneloss.core.checks import Array, as_numbers
 from tuneloss.core.cost import Epsilon, cost_matrix, epsilon_value
 from tuneloss.core.forms import CAP, Form, Objective, Scaling, form, scaling
@@ -198,8 +198,7 @@ def check_objective(objective: str) -> None:
 
 def check_observations(observations: Sequence[Observation], box: Box) -> None:
     """Raise unless the observations fit each other and the box."""
-    if not isinstance(box, Box):
-        raise InvalidInput(f"`box` must be a Box; found {type(box).__name__}. Use `Box.from_dict({{...}})`.")
+    check_box(box)
     if not isinstance(observations, Sequence):
         raise InvalidInput(f"`observations` must be a list of Observations; found {type(observations).__name__}.")
     if not len(observations):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tuneloss.core.checks import Array, as_finite, as_names, as_number, reading
+from tuneloss.core.checks import Array, as_finite, as_names, as_number, holds_numbers, reading
 from tuneloss.errors import InvalidInput
 
 BLOCK = 4096  # rows of a jacobian that are read at a time, so that no n x k copy is made
@@ -126,12 +126,10 @@ class Observation:
 
 
 def _matrix(jacobian: ArrayLike) -> NDArray[Any]:
-    """The jacobian as it is, without a copy if it is an array."""
-    return (
-        jacobian
-        if isinstance(jacobian, np.ndarray) and jacobian.dtype.kind in "biuf"
-        else as_finite(jacobian, "jacobian")
-    )
+    """The jacobian as it is, without a copy if it is an array of numbers."""
+    if isinstance(jacobian, np.ndarray) and holds_numbers(jacobian):
+        return jacobian
+    return as_finite(jacobian, "jacobian")
 
 
 def _checked_gram(gram: Array, k: int) -> Array:

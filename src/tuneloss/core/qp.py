@@ -118,13 +118,19 @@ def tie_rule_not_met(solution: Solution) -> Solution:
     return replace(solution, solver=f"{solution.solver}, tie rule not met")
 
 
-def _piqp(p: Problem, *, tolerance: float = 1e-11, iterations: int = 250, precondition: int = 0) -> Solution:
+def piqp_solver(tolerance: float, iterations: int, precondition: int = 0) -> piqp.DenseSolver:
+    """PIQP with absolute tolerances; it need not scale what is scaled."""
     solver = piqp.DenseSolver()
     settings = solver.settings
     settings.eps_abs = settings.eps_duality_gap_abs = tolerance
     settings.eps_rel = settings.eps_duality_gap_rel = 0.0
     settings.max_iter = iterations
     settings.preconditioner_iter = precondition
+    return solver
+
+
+def _piqp(p: Problem, *, tolerance: float = 1e-11, iterations: int = 250, precondition: int = 0) -> Solution:
+    solver = piqp_solver(tolerance, iterations, precondition)
     solver.setup(np.asfortranarray(p.H), p.c, np.asfortranarray(p.A), p.b, np.asfortranarray(p.G), None, p.h)
     solver.solve()
     found = solver.result

@@ -11,13 +11,13 @@ All is in scaled coordinates; rivals are other observations, of which few are ne
 from __future__ import annotations
 
 import numpy as np
-import piqp
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from tuneloss.core.box import Box
 from tuneloss.core.checks import Array
 from tuneloss.core.forms import Scaling
+from tuneloss.core.qp import piqp_solver
 from tuneloss.errors import SolverError
 
 Rows = NDArray[np.intp]
@@ -191,17 +191,11 @@ def _lp(rows: Array, total: Array | None, lower: Array, upper: Array, tolerance:
     Returns x and the multipliers of the rows.
     """
     n = rows.shape[1]
-    solver = piqp.DenseSolver()
-    settings = solver.settings
-    settings.eps_abs = settings.eps_duality_gap_abs = tolerance
-    settings.eps_rel = settings.eps_duality_gap_rel = 0.0
-    settings.max_iter = 50
-    settings.preconditioner_iter = 0
-    equal = None if total is None else np.asfortranarray(total)
+    solver = piqp_solver(tolerance, iterations=50)
     solver.setup(
         np.zeros((n, n), order="F"),
         np.append(np.zeros(n - 1), -1.0),
-        equal,
+        None if total is None else np.asfortranarray(total),
         None if total is None else np.ones(1),
         np.asfortranarray(rows),
         None,

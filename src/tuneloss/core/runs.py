@@ -9,6 +9,7 @@ from typing import Any
 from tuneloss.core.checks import as_integer, reading
 from tuneloss.core.learn import guesses
 from tuneloss.core.observation import Observation
+from tuneloss.errors import InvalidInput
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,17 @@ class Run:
                 None if told is None else Observation.from_dict(told),
                 None if failed is None else str(failed),
             )
+
+
+def check_told(observation: Observation | None, failed: str | None) -> None:
+    """Raise unless there is either an observation, or in words why there is none."""
+    if (observation is None) == (failed is None):
+        raise InvalidInput(
+            "`tell` needs an observation or a reason `failed=...`, and not both; found "
+            f"{'neither' if failed is None else 'both'}."
+        )
+    if failed is not None and not (isinstance(failed, str) and failed):
+        raise InvalidInput(f"`failed` must say in words why the run failed; found {failed!r}.")
 
 
 def best_run(history: Sequence[Run]) -> Run | None:

@@ -32,7 +32,7 @@ def ranges(box: Box) -> Ranges:
     scale over (a, 1000 a). (0, infinity): log scale over a thousandth to a thousand times the largest pinned weight
     (1 without a pin). (a, infinity) with a < 0: linear over (a, -a).
     """
-    low, high = box.lower.copy(), box.upper.copy()
+    low, high = box.lower, box.upper
     reference = float(np.abs(low[box.pinned]).max(initial=0.0)) or 1.0
     endless = np.isinf(high)
     high = np.where(endless & (low > 0), low * UNKNOWN_SPAN, high)

@@ -11,7 +11,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tuneloss.core.box import Box
+from tuneloss.core.box import Box, check_box
 from tuneloss.core.checks import Array, as_integer, reading
 from tuneloss.core.cost import Epsilon, check_epsilon, cost_matrix, epsilon_value
 from tuneloss.core.forms import Objective
@@ -19,7 +19,7 @@ from tuneloss.core.journal import Journal
 from tuneloss.core.learn import LearnedLoss, check_objective, check_observations, learn_loss
 from tuneloss.core.observation import Observation
 from tuneloss.core.progress import progress_bar
-from tuneloss.core.runs import Run, best_run
+from tuneloss.core.runs import Run, best_run, check_told
 from tuneloss.core.sample import center, distance, nearby, same_point, sample_box
 from tuneloss.errors import InvalidInput, NotFinite, RunFailed, SolverError
 
@@ -67,8 +67,7 @@ class LossTuner:
         fallback: Fallback = "nearby",
         journal: str | os.PathLike[str] | None = None,
     ) -> None:
-        if not isinstance(box, Box):
-            raise InvalidInput(f"`box` must be a Box; found {type(box).__name__}. Use `Box.from_dict({{...}})`.")
+        check_box(box)
         if fallback not in ("nearby", "random", "repeat"):
             raise InvalidInput(f'`fallback` must be "nearby", "random" or "repeat"; found {fallback!r}.')
         check_objective(objective)
@@ -120,13 +119,7 @@ class LossTuner:
         weights: as asked, or others of the box. None adds the observation to the initial set (Theta_0).
         Several observations of one run, such as its checkpoints, are told one by one with the same weights.
         """
-        if (observation is None) == (failed is None):
-            raise InvalidInput(
-                "`tell` needs an observation or a reason `failed=...`, and not both; found "
-                f"{'neither' if failed is None else 'both'}."
-            )
-        if failed is not None and not (isinstance(failed, str) and failed):
-            raise InvalidInput(f"`failed` must say in words why the run failed; found {failed!r}.")
+        check_told(observation, failed)
         if observation is not None:
             self._check([observation])
         if weights is None:

@@ -85,7 +85,7 @@ def run_demo(
 
 
 def one_repeat(
-    repeat: int, seeds: np.random.SeedSequence, n_runs: int, epochs: int, pixel_unit: float = 2.0
+    repeat: int, seeds: np.random.SeedSequence, n_runs: int, epochs: int, pixel_unit: float
 ) -> Iterator[RunRecord]:
     """The runs of every method on one fresh split, as they end."""
     data, masks_seed, search_seed, tuner_seed, training = seeds.spawn(5)
