@@ -10,12 +10,14 @@ import pytest
 import tuneloss
 
 ROOT = Path(tuneloss.__file__).parent
-OPTIONAL = ["cvxpy", "joblib", "lightning", "matplotlib", "optuna", "ray", "rich", "sklearn", "torch", "typer"]
+OPTIONAL = ["cvxpy", "joblib", "lightning", "matplotlib", "optuna", "pandas", "ray"]
+OPTIONAL += ["rich", "sklearn", "torch", "typer"]
 BELOW = {  # a room, and the rooms it may import
     "errors": [],
     "core": ["errors"],
     "baselines": ["core", "errors"],
     "report": ["core", "errors"],
+    "torch": ["core", "errors"],
     "paper": ["baselines", "core", "errors", "report"],
     "cli": ["baselines", "core", "errors", "paper", "report"],
     "__main__": ["cli"],

@@ -17,7 +17,7 @@ from tuneloss.core.cost import cost_matrix
 from tuneloss.core.forms import form, scaling
 from tuneloss.core.learn import guesses
 from tuneloss.core.qp import Solution
-from tuneloss.errors import SolverError
+from tuneloss.errors import InvalidInput, SolverError
 
 OBJECTIVES = ["calibrated", "paper"]
 Model = tuple[float, np.ndarray, np.ndarray, np.ndarray]  # error, features, gradient, jacobian
@@ -403,7 +403,7 @@ def test_if_all_solvers_fail_there_is_an_error_and_no_answer(monkeypatch):
     """With the sizes of the program and the residual that was asked for."""
     monkeypatch.setattr(qp, "_piqp", rubbish)
     monkeypatch.setattr(qp, "_clarabel", rubbish)
-    message = r"no solver reached a KKT residual of 1e-07 for its program of 5 observations and 3 weights"
+    message = r"no solver reached a KKT residual of 1e-07 for the program of 5 observations and 3 weights"
     with pytest.raises(SolverError, match=message):
         learn_loss(observed(random_models(m=5, k=3, n=10, seed=1)), pinned_box(3))
 
@@ -483,3 +483,24 @@ def test_a_thousand_unreachable_guesses_are_passed_over():
     assert learned.argmin >= 300
     assert margin(learned.argmin, observations, pinned_box(6)) >= -1e-7
     assert len(features_of(observations)) == 340
+
+
+def test_without_constraints_the_cost_alone_decides():
+    """Unconstrained, the cost is no higher; and the argmin told is what these weights select."""
+    observations = observed(random_models(m=6, k=3, n=10, seed=3))
+    free = learn_loss(observations, pinned_box(3), constrained=False)
+    bound = learn_loss(observations, pinned_box(3))
+    assert free.cost <= bound.cost * (1 + 1e-9)
+    assert_selects(free.weights, observations, free.argmin)
+
+
+def test_an_observation_that_does_not_count_needs_no_gram():
+    """It holds in the argmin constraints as it would with its gram."""
+    observations = observed(random_models(m=4, k=3, n=10, seed=5))
+    bare = [Observation(o.error, o.features) for o in observations[:2]]
+    counts = [0.0, 0.0, 1.0, 1.0]
+    expected = learn_loss(observations, pinned_box(3), sample_weight=counts)
+    found = learn_loss([*bare, *observations[2:]], pinned_box(3), sample_weight=counts)
+    np.testing.assert_allclose(found.weights, expected.weights, rtol=1e-12)
+    with pytest.raises(InvalidInput, match="Either all observations have a gram or none"):
+        learn_loss([*bare, *observations[2:]], pinned_box(3))

@@ -73,7 +73,7 @@ def cost_matrix(observations: Sequence[Observation], epsilon: float, sample_weig
     cost = np.zeros((k + 1, k + 1))
     if epsilon > 0:
         for s, observation in zip(sample_weight, observations, strict=True):
-            if s > 0 and observation.gram is not None:
+            if observation.gram is not None:
                 cost += observation.gram if s == 1 else s * observation.gram
         with np.errstate(over="ignore", invalid="ignore"):
             cost *= 1.0 if math.isinf(epsilon) else epsilon

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -56,6 +57,7 @@ def learn_loss(
     objective: Objective = "calibrated",
     epsilon: Epsilon = "balanced",
     sample_weight: ArrayLike | None = None,
+    constrained: bool = True,
 ) -> LearnedLoss:
     """Learn the loss whose argmin over the observations has least error, and that best predicts error.
 
@@ -70,12 +72,14 @@ def learn_loss(
     one of smallest norm in scaled coordinates (in which P has unit diagonal) is returned: the norm of (weights, scale)
     in the paper's form, of weights / scale in the calibrated one.
 
-    observations: m trained models, all with gram or none.
+    observations: m trained models, all that count with gram or none.
     objective: "paper" minimises cost as it is printed; "calibrated" minimises cost / scale^2, which does not
         stand still at a model trained to convergence, where small scales make the printed cost small.
     epsilon: "balanced", "paper", a number, or math.inf (gradients only); see `epsilon_value`.
     sample_weight: (m,), s_i >= 0: how much each observation counts in the cost and in epsilon. All of them
-        always hold in the argmin constraints.
+        always hold in the argmin constraints; one that counts 0 needs no gram.
+    constrained: False leaves the argmin constraints out, and Theorem 3 with them: only the cost decides. For noisy
+        errors, as of checkpoints of one run, where the best may be so by luck.
 
     >>> box = Box.from_dict({"l2": (0.0, 10.0), "logloss": 1.0})
     >>> jacobian = [[2.0, 1.0], [1.0, 1.0]]  # of l2 and logloss; this model's error is 2 * l2 + logloss
@@ -86,10 +90,17 @@ def learn_loss(
     check_objective(objective)
     check_observations(observations, box)
     counts = _counts(observations, sample_weight)
+    counted = [o for o, count in zip(observations, counts, strict=True) if count > 0]
+    check_all_or_none(counted, "gram")
     features = np.array([o.features for o in observations])
-    number = epsilon_value(epsilon, observations, counts)
-    cost = cost_matrix(observations, number, counts)
+    number = epsilon_value(epsilon, counted, counts[counts > 0])
+    cost = cost_matrix(counted, number, counts[counts > 0])
     fit = _Fit(cost, features, box, scaling(cost, features, box), number)
+    if not constrained:
+        learned = replace(fit, features=features[-1:]).solve(0, objective, CAP)
+        if learned is None:
+            raise _unsolved(len(observations), len(box))
+        return replace(learned, argmin=int(np.argmin(features @ learned.weights)))
     reach = Reach(features, box, fit.scales)
     for position, guess in enumerate(guesses(observations)):  # LearnLoss: for i* from 1 to m
         # A solved QP shows by itself that its guess is reachable: the first guess mostly needs no LP.
@@ -99,14 +110,17 @@ def learn_loss(
             if learned is None and (wider := 2 * reach.least_cap(guess)) > CAP:
                 learned = fit.solve(guess, objective, wider)
             if learned is None:
-                raise SolverError(
-                    f"Observation {guess} can be selected, but no solver reached a KKT residual of {ACCEPTED:g} "
-                    f"for its program of {len(observations)} observations and {len(box)} weights. Please report "
-                    "it with the observations' to_dict(); other bounds or another epsilon may help."
-                )
+                raise _unsolved(len(observations), len(box), f"Observation {guess} can be selected, but ")
         if learned is not None:
             return learned
     raise SolverError(f"None of {len(observations)} observations was found reachable, though one must be.")
+
+
+def _unsolved(m: int, k: int, what: str = "") -> SolverError:
+    return SolverError(
+        f"{what}no solver reached a KKT residual of {ACCEPTED:g} for the program of {m} observations and {k} weights. "
+        "Please report it with the observations' to_dict(); other bounds or another epsilon may help."
+    )
 
 
 def guesses(observations: Sequence[Observation]) -> list[int]:
@@ -216,13 +230,17 @@ def check_observations(observations: Sequence[Observation], box: Box) -> None:
             raise InvalidInput(
                 f"Features must be in the box's order, {list(box.names)}; found {list(o.names)} at index {i}."
             )
-    for field in ("gram", "metric"):
-        given = [getattr(o, field) is not None for o in observations]
-        if any(given) and not all(given):
-            raise InvalidInput(
-                f"Either all observations have a {field} or none; found {sum(given)} of {len(given)} with one "
-                f"(the first without: index {given.index(False)}). Leave it out, or give it for all."
-            )
+    check_all_or_none(observations, "metric")
+
+
+def check_all_or_none(observations: Sequence[Observation], field: Literal["gram", "metric"]) -> None:
+    """Raise if only some of the observations have it."""
+    given = [getattr(o, field) is not None for o in observations]
+    if any(given) and not all(given):
+        raise InvalidInput(
+            f"Either all observations have a {field} or none; found {sum(given)} of {len(given)} with one "
+            f"(the first without: index {given.index(False)}). Leave it out, or give it for all."
+        )
 
 
 def _counts(observations: Sequence[Observation], sample_weight: ArrayLike | None) -> Array:

@@ -16,7 +16,7 @@ from tuneloss.core.checks import Array, as_integer, reading
 from tuneloss.core.cost import Epsilon, check_epsilon, cost_matrix, epsilon_value
 from tuneloss.core.forms import Objective
 from tuneloss.core.journal import Journal
-from tuneloss.core.learn import LearnedLoss, check_objective, check_observations, learn_loss
+from tuneloss.core.learn import LearnedLoss, check_all_or_none, check_objective, check_observations, learn_loss
 from tuneloss.core.observation import Observation
 from tuneloss.core.progress import progress_bar
 from tuneloss.core.runs import Run, best_run, check_told
@@ -215,6 +215,7 @@ class LossTuner:
         """Raise unless the next `ask` can learn from these observations beside those told before."""
         known = [run.observation for run in self._history if run.observation is not None][:1]
         check_observations([*known, *observations], self.box)
+        check_all_or_none([*known, *observations], "gram")
         counts = np.ones(len(observations))
         epsilon_value(self.epsilon, observations, counts)
         cost_matrix(observations, 1.0, counts)  # its squares must not overflow

@@ -1,0 +1,160 @@
+"""Batches from a loader: how many, how large, on which device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tuneloss.errors import InvalidInput
+
+Count = int | float | None  # so many batches, such a part of them, all
+
+
+def check_loader(loader: Any, what: str) -> None:
+    """Raise unless it can be read again and again."""
+    if hasattr(loader, "__next__") or not hasattr(loader, "__iter__"):
+        raise InvalidInput(
+            f"`{what}` must be a loader that can be read from its start again and again, such as a DataLoader or a "
+            f"list of batches; found a {type(loader).__name__}. Give what you iterate over, not an iterator of it."
+        )
+
+
+def check_count(count: Count, what: str) -> None:
+    """Raise unless it is None, a whole number of batches, or a part of all."""
+    good = isinstance(count, Real) and (count >= 1 if isinstance(count, Integral) else 0 < float(count) <= 1)
+    if count is not None and (isinstance(count, bool) or not good):
+        raise InvalidInput(
+            f"`{what}` must be a number of batches (1, 2, ...), a part of them (0 < part <= 1.0) or None for all; "
+            f"found {count!r}."
+        )
+
+
+def number_of(loader: Any, count: Count, what: str) -> int | None:
+    """How many batches are asked for; None if all of a loader without a length."""
+    try:
+        length = len(loader)
+    except TypeError:
+        if isinstance(count, float) and count < 1:
+            raise InvalidInput(
+                f"A part of `{what}` needs a loader with a length; found {type(loader).__name__} without. Give a "
+                "number of batches."
+            ) from None
+        return int(count) if isinstance(count, Integral) else None
+    if count is None:
+        return length
+    return min(length, int(count)) if isinstance(count, Integral) else max(1, round(count * length))
+
+
+def batches(loader: Iterable[Any], number: int | None, what: str, device: torch.device) -> Iterator[Any]:
+    """The first `number` batches, on the device; raises if there is none."""
+    empty = True
+    for batch in islice(iter(loader), number):
+        empty = False
+        yield _moved(batch, device)
+    if empty:
+        raise InvalidInput(f"`{what}` must give at least one batch; found none. Is its dataset empty, or used up?")
+
+
+def merged(read: Iterator[Any], examples: int) -> Iterator[Any]:
+    """Successive batches put together, up to so many examples; those that cannot be are given as they are.
+
+    >>> parts = [(torch.zeros(2, 3), torch.zeros(2))] * 5
+    >>> [size(batch) for batch in merged(iter(parts), examples=4)]
+    [4, 4, 2]
+    """
+    waiting: list[Any] = []
+    found = 0
+    for batch in read:
+        if waiting and (not _alike(waiting[0], batch) or found + size(batch) > examples):
+            yield _together(waiting)
+            waiting, found = [], 0
+        waiting.append(batch)
+        found += size(batch)
+    if waiting:
+        yield _together(waiting)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Whether two batches can be put together: tensors of one shape but for the number of examples."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.ndim > 0 and a.shape[1:] == b.shape[1:] and a.dtype == b.dtype and type(a) is type(b)
+    if type(a) is not type(b) or type(a) not in (list, tuple, dict) or len(a) != len(b):
+        return False
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(_alike(a[name], b[name]) for name in a)
+    return all(_alike(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _together(parts: list[Any]) -> Any:
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    if isinstance(first, Tensor):
+        return torch.cat(parts)
+    if isinstance(first, dict):
+        return {name: _together([part[name] for part in parts]) for name in first}
+    return type(first)(_together(list(column)) for column in zip(*parts, strict=True))
+
+
+@dataclass
+class Saved:
+    """How many bytes autograd saved."""
+
+    bytes: int = 0
+
+
+@contextmanager
+def saved_bytes(model: nn.Module) -> Iterator[Saved]:
+    """Counts what autograd saves for gradients, parameters and buffers left out."""
+    known = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
+    saved = Saved()
+
+    def pack(tensor: Tensor) -> Tensor:
+        if tensor.untyped_storage().data_ptr() not in known:
+            saved.bytes += tensor.nbytes
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        yield saved
+
+
+def size(batch: Any) -> int:
+    """The number of examples: the length of the first tensor in the batch.
+
+    >>> size((torch.zeros(8, 3), torch.zeros(8)))
+    8
+    """
+    first = _first_tensor(batch)
+    if first is None or first.ndim == 0:
+        return 1
+    if len(first) == 0:
+        raise InvalidInput("A batch must have at least one example; found one with none.")
+    return len(first)
+
+
+def _first_tensor(batch: Any) -> Tensor | None:
+    if isinstance(batch, Tensor):
+        return batch
+    parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, Sequence) else ()
+    if isinstance(batch, str):
+        return None
+    return next((found for part in parts if (found := _first_tensor(part)) is not None), None)
+
+
+def _moved(batch: Any, device: torch.device) -> Any:
+    if hasattr(batch, "to"):  # a tensor, or what knows how to move itself (PackedSequence, BatchEncoding)
+        return batch.to(device)
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(_moved(part, device) for part in batch))
+    if isinstance(batch, (list, tuple)):
+        return type(batch)(_moved(part, device) for part in batch)
+    if type(batch) is dict:
+        return {name: _moved(part, device) for name, part in batch.items()}
+    return batch

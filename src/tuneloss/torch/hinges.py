@@ -1,0 +1,218 @@
+"""Convex piecewise-linear penalties on parameters, as sums of hinges (paper, app. B).
+
+With knots a_0 < ... < a_{p-1} and weights right, left >= 0, the penalty of one parameter x is
+
+    r(x) = sum_j right_j * max(x - a_j, 0) + left_j * max(a_j - x, 0)
+
+All that a hinge needs to know of a parameter is its bin: bin 2j lies strictly between knots j-1 and j, and bin
+2j + 1 is knot j itself. In a bin every hinge is linear, so values, gradients and Gram matrices come from the counts and
+sums of the 2p + 1 bins, and no n x 2p Jacobian is ever made. Weights are ordered right_0.., left_0.. .
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tuneloss.errors import InvalidInput
+
+
+def bins(x: Tensor, knots: Tensor) -> Tensor:
+    """The bin, 0..2p, of every entry of `x`.
+
+    >>> bins(torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0]), torch.tensor([0.0, 1.0])).tolist()
+    [0, 1, 2, 3, 4]
+    """
+    dtype = torch.promote_types(torch.promote_types(x.dtype, knots.dtype), torch.float32)
+    x, knots = x.detach().reshape(-1).to(dtype), knots.to(dtype)
+    below = torch.bucketize(x, knots)  # how many knots are less
+    return 2 * below + (below < len(knots)) * (x == knots[below.clamp(max=len(knots) - 1)])
+
+
+def hinge_matrix(p: int) -> Tensor:
+    """Gradients (2p, 2p+1) of the 2p hinges in the 2p+1 bins.
+
+    With counts (2p+1,) of parameters and sums S (2p+1, d) of the rows of D in each bin, the hinges' Jacobian J
+    gives J'J = A diag(counts) A' and J'D = A S.
+
+    >>> hinge_matrix(1)
+    tensor([[ 0.,  0.,  1.],
+            [-1.,  0.,  0.]], dtype=torch.float64)
+    """
+    knot, b = 2 * torch.arange(p).unsqueeze(1) + 1, torch.arange(2 * p + 1)
+    return torch.cat([(b > knot).long(), -(b < knot).long()]).double()
+
+
+def hinge_values(counts: Tensor, sums: Tensor, knots: Tensor) -> Tensor:
+    """Values (2p,) of the hinges, each summed over all parameters, from counts and sums (2p+1,) of the bins.
+
+    >>> x, knots = torch.tensor([-1.0, 3.0]), torch.tensor([0.0])
+    >>> hinge_values(torch.tensor([1, 0, 1]), torch.tensor([-1.0, 0.0, 3.0]), knots).tolist()
+    [3.0, 1.0]
+    """
+    A, a = hinge_matrix(len(knots)).to(knots.device), knots.double()
+    return A @ sums.double() - (A @ counts.double()) * torch.cat([a, a])
+
+
+def bin_sums(index: Tensor, columns: Tensor, n_bins: int) -> Tensor:
+    """Sums (n_bins, d) of the rows of `columns` (b, d) by their bin `index` (b,).
+
+    >>> bin_sums(torch.tensor([0, 2, 0]), torch.tensor([[1.0], [2.0], [3.0]]), 3).tolist()
+    [[4.0], [0.0], [2.0]]
+    """
+    return columns.new_zeros(n_bins, columns.shape[1]).index_add_(0, index, columns)
+
+
+_CELLS = 2**15  # cells of the grid: so many that few entries share one with a knot, so few that the cache holds them
+_CHUNK = 2**17  # entries worked on at a time, so that what is between two passes stays in the cache
+
+
+@dataclass(frozen=True)
+class Table:
+    """A penalty ready for use: r(x) = intercept + slope * (x - center) in each of the 2p + 1 bins (float64).
+
+    For float32 on a CPU a search among the knots is too slow for every training step. So slope and intercept are there
+    (float32) for the cells of an even grid over the knots too. In a cell that holds a knot the intercept is NaN, and
+    those few entries are searched for. `center` is a knot where r is least, so that little cancels.
+    """
+
+    knots: Tensor
+    slope: Tensor
+    intercept: Tensor
+    center: float
+    scale: float
+    offset: float
+    cell_slope: Tensor
+    cell_intercept: Tensor
+
+
+def table(knots: Tensor, right: Tensor, left: Tensor) -> Table:
+    """Prepare the penalty of increasing knots and of weights, each (p,), for many calls of `penalty`.
+
+    >>> table(torch.tensor([0.0]), torch.tensor([1.0]), torch.tensor([1.0])).slope.tolist()
+    [-1.0, 0.0, 1.0]
+    """
+    if not (knots.ndim == 1 and len(knots) > 0 and knots.shape == right.shape == left.shape):
+        found = ", ".join(str(tuple(t.shape)) for t in (knots, right, left))
+        raise InvalidInput(f"Knots, right and left must have one shape (p,), p > 0; found {found}. Give one of each.")
+    if not (bool(knots.isfinite().all()) and bool((knots.diff() > 0).all())):
+        raise InvalidInput(f"Knots must be finite and increase; found {knots.tolist()}. Use `quantile_knots`.")
+    weights, a = torch.cat([right, left]).detach().double(), knots.detach().double()
+    A = hinge_matrix(len(knots)).to(knots.device)
+    slope = weights @ A
+    center = float(a[int((slope[2:-1:2] < 0).sum())].float())  # r falls up to this knot, and not after it
+    intercept = (weights * (center - torch.cat([a, a]))) @ A
+    span = float(a[-1] - a[0]) or 2.0
+    scale = min((_CELLS - 4) / span, 1e30)
+    offset = (center - float(a[0])) * scale + 1.5  # cells 0 and _CELLS - 1 are for what is outside of the knots
+    cells = _cells(torch.sub(a.float(), center), scale, offset).long()
+    index = torch.arange(0, 2 * len(a) + 2, 2, device=a.device).repeat_interleave(
+        torch.cat([cells, cells.new_full((1,), _CELLS)]).diff(prepend=cells.new_zeros(1))
+    )
+    cell_intercept = intercept[index].index_fill_(0, cells, torch.nan).float()
+    cell_slope = slope[index].index_fill_(0, cells, 0.0).float()
+    return Table(knots, slope, intercept, center, scale, offset, cell_slope, cell_intercept)
+
+
+def _cells(from_center: Tensor, scale: float, offset: float) -> Tensor:
+    """The cell of each entry: every step rounds, but none changes the order, so a cell without a knot is in one bin."""
+    return (from_center * scale).add_(offset).clamp_(0, _CELLS - 1).int().clamp_(min=0)  # NaN is some integer
+
+
+def _value_and_slopes(x: Tensor, ready: Table) -> tuple[Tensor, Tensor]:
+    """r summed over `x` (n,), in float64, and its slope at each entry (n,), by search."""
+    index = bins(x, ready.knots)
+    slope = ready.slope[index]
+    return (slope * (x.double() - ready.center) + ready.intercept[index]).sum(), slope.to(x.dtype)
+
+
+def _fast_value_and_slopes(x: Tensor, ready: Table) -> tuple[Tensor, Tensor]:
+    """The same for float32 on a CPU, by cells."""
+    value, slopes, unsure = 0.0, torch.empty_like(x), [np.empty(0, dtype=np.int64)]
+    buffers = x.new_empty(3, min(len(x), _CHUNK))  # new memory for every step would take longer than the steps
+    for start in range(0, len(x), _CHUNK):
+        part, slope = x[start : start + _CHUNK], slopes[start : start + _CHUNK]
+        distance, place, cells = buffers[:, : len(part)]
+        torch.sub(part, ready.center, out=distance)
+        torch.mul(distance, ready.scale, out=place).add_(ready.offset).clamp_(0, _CELLS - 1)
+        index = cells.view(torch.int32).copy_(place).clamp_(min=0)
+        torch.index_select(ready.cell_slope, 0, index, out=slope)
+        intercept = torch.index_select(ready.cell_intercept, 0, index, out=place).numpy()
+        found = np.flatnonzero(np.isnan(intercept))  # in a third of the time of torch
+        intercept[found] = 0.0
+        unsure.append(found + start)
+        value += float(intercept.sum()) + torch.dot(slope, distance).item()
+    total = torch.tensor(value, dtype=torch.float64)
+    for some in torch.split(torch.from_numpy(np.concatenate(unsure)), _CHUNK):
+        extra, slopes[some] = _value_and_slopes(x[some], ready)
+        total += extra
+    return total, slopes
+
+
+class _Penalty(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, ready: Table) -> Tensor:
+        flat = x.reshape(-1).to(torch.promote_types(x.dtype, torch.float32))
+        fast = flat.dtype == torch.float32 and flat.device.type == "cpu"
+        value, slopes = (_fast_value_and_slopes if fast else _value_and_slopes)(flat, ready)
+        ctx.save_for_backward(slopes.to(x.dtype).view(x.shape))
+        return value.to(flat.dtype)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (slopes,) = ctx.saved_tensors
+        plain = grad.device.type == "cpu" and grad.item() == 1  # in a sum that is not scaled: one pass less
+        return slopes if plain else slopes * grad, None
+
+
+def penalty(x: Tensor, ready: Table) -> Tensor:
+    """Sum of r over the entries of `x`, as a scalar with gradient. At a knot its two hinges have no slope.
+
+    >>> absolute = table(torch.tensor([0.0]), torch.tensor([1.0]), torch.tensor([1.0]))
+    >>> x = torch.tensor([-3.0, 0.0, 2.0], requires_grad=True)
+    >>> value = penalty(x, absolute)
+    >>> value.backward()
+    >>> value.item(), x.grad.tolist()
+    (5.0, [-1.0, 0.0, 1.0])
+    """
+    value: Tensor = _Penalty.apply(x, ready)  # type: ignore[no-untyped-call]
+    return value
+
+
+def quantile_knots(x: Tensor, p: int) -> Tensor:
+    """Exactly `p` increasing knots from the least to the greatest entry of `x`, at its quantiles (paper, app. B).
+
+    Quantiles that repeat count once, and the widest gaps are halved until there are p knots. Where all entries
+    equal v the knots are spread evenly over [v - 1, v + 1].
+
+    >>> quantile_knots(torch.arange(9.0), 3).tolist()
+    [0.0, 4.0, 8.0]
+    """
+    x = x.detach().reshape(-1).to(torch.promote_types(x.dtype, torch.float32))
+    if p < 2:
+        raise InvalidInput(f"`p` must be at least 2; found {p}. The least and the greatest parameter are knots.")
+    if len(x) == 0 or not bool(torch.isfinite(x).all()):
+        bad = int((~torch.isfinite(x)).sum())
+        raise InvalidInput(f"Knots need parameters that are finite; found {bad} of {len(x)} not. Place knots earlier.")
+    at = torch.linspace(0, len(x) - 1, p, dtype=torch.float64, device=x.device).round().long()
+    knots: Tensor = torch.unique_consecutive(x.sort().values[at])
+    if len(knots) == 1:  # at least some digits apart, if 1 is nothing beside v
+        reach = max(1.0, abs(float(knots)) * p * torch.finfo(x.dtype).eps)
+        return (knots.double() + torch.linspace(-reach, reach, p, dtype=torch.float64, device=x.device)).to(x.dtype)
+    while len(knots) < p:
+        knots = _with_middle_of_widest_gap(knots)
+    return knots
+
+
+def _with_middle_of_widest_gap(knots: Tensor) -> Tensor:
+    """One knot more; where no gap has a number left inside it, beyond the last one."""
+    j = int(knots.diff().argmax())
+    middle = knots[j] + (knots[j + 1] - knots[j]) / 2
+    if not bool((knots[j] < middle) & (middle < knots[j + 1])):
+        j, middle = len(knots) - 1, torch.nextafter(knots[-1], torch.full_like(knots[-1], torch.inf))
+    return torch.cat([knots[: j + 1], middle.unsqueeze(0), knots[j + 1 :]])

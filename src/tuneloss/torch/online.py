@@ -1,0 +1,300 @@
+"""TuneLoss inside one training run: the loss is learned anew after each epoch (sections 3.1 and 4.3)."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from tuneloss.core.checks import Array, as_integer, reading
+from tuneloss.core.cost import Epsilon, check_epsilon
+from tuneloss.core.forms import Objective
+from tuneloss.core.learn import LearnedLoss, check_objective, learn_loss
+from tuneloss.core.observation import Observation
+from tuneloss.errors import InvalidInput, SolverError
+from tuneloss.torch.batches import Count, check_count, check_loader
+from tuneloss.torch.distributed import bare
+from tuneloss.torch.history import Record, frame
+from tuneloss.torch.loss import LinearLoss
+from tuneloss.torch.observe import Error, observe
+from tuneloss.torch.penalties import L2
+from tuneloss.torch.piecewise import ConvexPiecewiseLinear
+from tuneloss.torch.select import Select, trainable
+
+Start = Literal["now", "rise"]
+Constraints = Literal["all", "window", "none"]
+VERSION = 1
+FORGOTTEN = 1e-3  # an observation that decay lets count less than this does not count
+RISE = 0.05  # tuning is said to hurt when the error stays this far above the best
+
+
+class OnlineTuner:
+    """Learns the weights of a loss while a model trains; call `step` after each epoch, like a scheduler.
+
+    Each step observes the model, learns the weights by `learn_loss` from all observations so far, and sets them in
+    the loss. The first step also places the knots of every `ConvexPiecewiseLinear` (app. B).
+
+    model, loss, error, train, validation, metric: as for `observe`.
+    optimizer: if given, a warning says if its weight decay acts beside an L2 term.
+    start: "now" learns from the first step on; "rise" only observes until the error first rises (app. B).
+    every: observe at every `every`-th call of `step` only; so it can be called after each optimizer step.
+    objective, epsilon: as for `learn_loss`.
+    window: how many of the last observations count in the cost; None for all.
+    decay: how much less an observation counts than the next one, e.g. 0.9; None for equally.
+    constraints: which observations the argmin constraints hold for: "all", those in the "window", or "none".
+    damping: how much of the old weights stays: weights = damping * weights + (1 - damping) * learned. One model tells
+        little, and errors of neighbouring epochs differ by luck; 0 sets what was learned, as in the paper.
+    batches, validation_batches, params, draws, seed: as for `observe`.
+    keep_best: keep a copy of the model at its least error (or metric), for `restore_best`.
+    patience: after so many steps in a row with an error 5% above the best, a warning says that tuning may hurt.
+
+    >>> import torch
+    >>> model, data = nn.Linear(2, 1), [torch.ones(4, 2)]
+    >>> fit = lambda model, batch: (model(batch) - 1).square().mean()
+    >>> loss = LinearLoss({"fit": fit, "l2": L2()}, box={"fit": 1.0, "l2": (0, 1)})
+    >>> tuner = OnlineTuner(model, loss, error=fit, train=data, validation=data)
+    >>> learned = tuner.step()
+    >>> round(learned.as_dict()["l2"], 6)      # training data is validation data: nothing to regularize
+    0.0
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: LinearLoss,
+        error: Error,
+        train: Any,
+        validation: Any,
+        *,
+        metric: Error | None = None,
+        optimizer: Optimizer | None = None,
+        start: Start = "now",
+        every: int = 1,
+        objective: Objective = "calibrated",
+        epsilon: Epsilon = math.inf,
+        window: int | None = 10,
+        decay: float | None = None,
+        constraints: Constraints = "none",
+        damping: float = 0.7,
+        batches: Count = 100,
+        validation_batches: Count = 100,
+        params: Select | None = None,
+        draws: int = 1,
+        seed: int = 0,
+        keep_best: bool = True,
+        patience: int = 10,
+    ) -> None:
+        if not isinstance(loss, LinearLoss):
+            raise InvalidInput(f"`loss` must be a LinearLoss; found {type(loss).__name__}.")
+        trainable(model)
+        check_loader(train, "train")
+        check_loader(validation, "validation")
+        check_count(batches, "batches")
+        check_count(validation_batches, "validation_batches")
+        check_objective(objective)
+        check_epsilon(epsilon)
+        if start not in ("now", "rise"):
+            raise InvalidInput(f'`start` must be "now" or "rise"; found {start!r}.')
+        if decay is not None and not 0 < decay <= 1:
+            raise InvalidInput(f"`decay` must be above 0 and at most 1; found {decay}. Give e.g. 0.9.")
+        if constraints not in ("all", "window", "none"):
+            raise InvalidInput(f'`constraints` must be "all", "window" or "none"; found {constraints!r}.')
+        if not 0 <= damping < 1:
+            raise InvalidInput(f"`damping` must be at least 0 and below 1; found {damping}. Give e.g. 0.7.")
+        self.constraints, self.damping = constraints, float(damping)
+        self.model, self.loss, self.error, self.metric = model, loss, error, metric
+        self.train, self.validation = train, validation
+        self.start, self.every = start, as_integer(every, "every", 1)
+        self.patience = as_integer(patience, "patience", 1)
+        self.objective, self.epsilon, self.decay = objective, epsilon, decay
+        self.window = None if window is None else as_integer(window, "window", 1)
+        self.options: dict[str, Any] = {
+            "batches": batches,
+            "validation_batches": validation_batches,
+            "params": params,
+            "draws": as_integer(draws, "draws", 1),
+            "seed": as_integer(seed, "seed", 0),
+        }
+        self.keep_best = keep_best
+        self.learned: LearnedLoss | None = None
+        self._calls, self._tuning, self._warned_of = 0, False, -1
+        self._observations: list[Observation] = []
+        self._history: list[Record] = []
+        self._best_model: dict[str, Any] = {}
+        if optimizer is not None:
+            _warn_of_weight_decay(optimizer, loss)
+
+    @property
+    def history(self) -> list[Record]:
+        """One record a step: see `Record`."""
+        return list(self._history)
+
+    def history_frame(self) -> Any:
+        """The history as a pandas DataFrame, a row a step."""
+        return frame(self._history)
+
+    @property
+    def best(self) -> Record | None:
+        """The record of the model of least error, or metric; None before the first step."""
+        return self._history[self._best()] if self._history else None
+
+    def step(self) -> LearnedLoss | None:
+        """Observe the model, learn the weights and set them; returns what was learned, None if nothing was.
+
+        If anything fails, the model, the loss and the tuner are as they were.
+        """
+        if (self._calls + 1) % self.every:
+            self._calls += 1
+            return None
+        began = time.perf_counter()
+        with ExitStack() as stack:
+            for _, term, _ in self.loss.features():
+                if isinstance(term, ConvexPiecewiseLinear):
+                    stack.enter_context(term.unplaced_on_error())
+            self.loss.place_knots(self.model)
+            seen = observe(
+                self.model, self.loss, self.error, self.train, self.validation, metric=self.metric, **self.options
+            )
+            observations = [*self._observations, seen]
+            rises = bool(self._history) and _score(seen) > _score(self._observations[-1])
+            tuning = self._tuning or self.start == "now" or rises
+            learned, note = self._learn(observations) if tuning else (None, f"observed only: start={self.start!r}")
+        self._calls += 1
+        self._tuning, self.learned = tuning, learned or self.learned
+        record = Record.of(self._calls, seen, self.loss.as_dict(), learned, note)
+        self._observations = self._without_old_grams(observations)
+        self._history.append(record)
+        if learned is not None:
+            kept = self.damping * np.array(self.loss.numbers())
+            self.loss.set_weights(kept + (1 - self.damping) * learned.weights)
+        if self.keep_best and self._best() == len(self._history) - 1:
+            self._best_model = {name: _copy(value) for name, value in bare(self.model).state_dict().items()}
+        record.seconds = time.perf_counter() - began
+        self._warn_if_it_hurts()
+        return learned
+
+    def restore_best(self) -> Record:
+        """The way back: put the best model, and the weights it was trained with, into model and loss."""
+        if not self._best_model:
+            raise InvalidInput(
+                "`restore_best` needs a model that was kept; found none. Call `step` first, with keep_best=True."
+            )
+        best = self._history[self._best()]
+        bare(self.model).load_state_dict(self._best_model)
+        self.loss.set_weights(best.weights)
+        return best
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is needed to go on, the loss's state and the best model included; safe for `weights_only=True`."""
+        return {
+            "version": VERSION,
+            "names": list(self.loss.names),
+            "loss": self.loss.state_dict(),
+            "calls": self._calls,
+            "tuning": self._tuning,
+            "warned_of": self._warned_of,
+            "observations": [o.to_dict() for o in self._observations],
+            "history": [record.to_dict() for record in self._history],
+            "best_model": dict(self._best_model),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state; the loss is set as well."""
+        with reading("An online tuner's state"):
+            if state["version"] != VERSION:
+                raise InvalidInput(f"An online tuner's state must have version {VERSION}; found {state['version']!r}.")
+            if tuple(state["names"]) != self.loss.names:
+                raise InvalidInput(
+                    f"The state must be of a tuner whose loss has the weights {list(self.loss.names)}; found "
+                    f"{list(state['names'])}. Build the loss as it was when the state was saved."
+                )
+            observations = [Observation.from_dict(record) for record in state["observations"]]
+            history = [Record.from_dict(record) for record in state["history"]]
+            counters = int(state["calls"]), bool(state["tuning"]), int(state["warned_of"])
+            best_model = {str(name): _copy(value) for name, value in state["best_model"].items()}
+            loss = state["loss"]
+        self.loss.load_state_dict(loss)
+        self._observations, self._history, self._best_model = observations, history, best_model
+        self._calls, self._tuning, self._warned_of = counters
+        self.learned = None
+
+    def _learn(self, observations: list[Observation]) -> tuple[LearnedLoss | None, str]:
+        counts = self._counts(len(observations))
+        first = int(np.argmax(counts > 0)) if self.constraints == "window" else 0
+        try:
+            learned = learn_loss(
+                observations[first:],
+                self.loss.box,
+                objective=self.objective,
+                epsilon=self.epsilon,
+                sample_weight=counts[first:],
+                constrained=self.constraints != "none",
+            )
+        except SolverError as reason:
+            warnings.warn(f"The weights stay as they are, since {reason}", RuntimeWarning, stacklevel=3)
+            return None, str(reason)
+        return replace(learned, argmin=learned.argmin + first), learned.note
+
+    def _counts(self, m: int) -> Array:
+        """How much each of m observations counts in the cost, the newest last."""
+        age = np.arange(m - 1, -1, -1)
+        counts = np.ones(m) if self.decay is None else self.decay ** age.astype(float)
+        return np.where((counts >= FORGOTTEN) & (age < (self.window or m)), counts, 0.0)
+
+    def _without_old_grams(self, observations: list[Observation]) -> list[Observation]:
+        """Those that will not count again keep their values, for the argmin constraints, and lose their gram."""
+        counts = self._counts(len(observations) + 1)[:-1]
+        return [
+            o if count > 0 or o.gram is None else Observation(o.error, o.features, metric=o.metric, names=o.names)
+            for o, count in zip(observations, counts, strict=True)
+        ]
+
+    def _best(self) -> int:
+        return min(range(len(self._history)), key=lambda i: (self._history[i].score, self._history[i].error, -i))
+
+    def _warn_if_it_hurts(self) -> None:
+        best = self._best()
+        recent = self._history[-self.patience :]
+        limit = self._history[best].error * (1 + RISE)
+        if (
+            best != self._warned_of
+            and len(self._history) - 1 - best >= self.patience
+            and all(record.learned is not None and record.error > limit for record in recent)
+        ):
+            self._warned_of = best
+            warnings.warn(
+                f"Tuning may hurt: the error has been more than {RISE:.0%} above its best, "
+                f"{self._history[best].error:.4g} at step {self._history[best].step}, for {self.patience} steps, and "
+                f"is {recent[-1].error:.4g} now. `restore_best()` brings that model and its weights back; then a "
+                "smaller box, more validation data, more `draws` or batches, or another window may help.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+
+def _score(observation: Observation) -> float:
+    return observation.error if observation.metric is None else observation.metric
+
+
+def _copy(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _warn_of_weight_decay(optimizer: Optimizer, loss: LinearLoss) -> None:
+    decays = [group.get("weight_decay", 0) for group in optimizer.param_groups]
+    names = [name for name, term, _ in loss.features() if isinstance(term, L2)]
+    if any(decays) and names:
+        warnings.warn(
+            f"The optimizer has weight decay {max(decays):g} beside the L2 term {names[0]!r}: both shrink the "
+            "parameters, and only one is tuned. Set weight_decay=0.",
+            UserWarning,
+            stacklevel=3,
+        )
