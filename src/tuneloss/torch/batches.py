@@ -84,7 +84,7 @@ def merged(read: Iterator[Any], examples: int) -> Iterator[Any]:
 def _alike(a: Any, b: Any) -> bool:
     """Whether two batches can be put together: tensors of one shape but for the number of examples."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return a.ndim > 0 and a.shape[1:] == b.shape[1:] and a.dtype == b.dtype and type(a) is type(b)
+        return a.ndim == b.ndim > 0 and a.shape[1:] == b.shape[1:] and a.dtype == b.dtype and type(a) is type(b)
     if type(a) is not type(b) or type(a) not in (list, tuple, dict) or len(a) != len(b):
         return False
     if isinstance(a, dict):

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from tuneloss.core.box import Box
 from tuneloss.errors import InvalidInput
 from tuneloss.torch.boxes import Bounds, loss_box, weight_names
+from tuneloss.torch.distributed import reshard
 from tuneloss.torch.penalties import Penalty
 from tuneloss.torch.piecewise import ConvexPiecewiseLinear
 from tuneloss.torch.select import trainable
@@ -132,6 +133,7 @@ class LinearLoss(nn.Module):
     def forward(self, model: nn.Module, batch: Batch) -> Tensor:
         weights, last = self.numbers(), {}
         params, total = None, None
+        reshard(model)
         # Penalties first: under FSDP2 the parameters are sharded before the forward, not after it.
         for name, penalty in self._penalties():
             own = [weights[j] for j in self._of_penalty[name]]

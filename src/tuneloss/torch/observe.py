@@ -27,7 +27,9 @@ from tuneloss.torch.distributed import (
     is_sharded,
     reshard,
     sharded_gradient,
+    share_buffers,
     sum_over,
+    together,
 )
 from tuneloss.torch.gram import gram_and_values
 from tuneloss.torch.loss import LinearLoss
@@ -100,11 +102,13 @@ def observe(
     with preserved(nn.ModuleList([inner, loss]), train, validation), eagerly(inner):  # terms may be modules too
         seed_loaders(seed, train, validation)
         pass_ = _Pass.over(inner, group, params, draws, seed)
-        with in_eval_mode(inner):
-            pass_.validation(error, metric, validation, validation_batches)
-        if not inner.training:
-            inner.train()
-        pass_.training(loss, train, batches)
+        share_buffers(inner, group)
+        with together(None if is_sharded(inner) else group):
+            with in_eval_mode(inner):
+                pass_.validation(error, metric, validation, validation_batches)
+            if not inner.training:
+                inner.train()
+            pass_.training(loss, train, batches)
         reshard(inner)
         return pass_.observation(loss, with_metric=metric is not None)
 
@@ -176,16 +180,10 @@ class _Pass:
     def _terms(self, loss: LinearLoss, sources: Sequence[Any], batch: Batch, n: float, number: int, draw: int) -> None:
         if not sources:
             return
-
-        def evaluate() -> dict[str, Tensor]:
-            seed_everything(self.seed, number, draw)
-            return loss.data_values(self.model, batch, of=sources)
-
-        values = evaluate()
+        seed_everything(self.seed, number, draw)
+        values = loss.data_values(self.model, batch, of=sources)
         for position, (name, value) in enumerate(values.items()):
             self._add_value(name, value.detach(), n)
-            if self.divisors is not None and position > 0:
-                value = evaluate()[name]  # FSDP2 frees what it gathered: each backward needs a forward of its own
             self._add_gradient(name, value, n, last=position == len(values) - 1)
 
     def _read(self, loader: Any, number: int | None, what: str) -> Iterator[Batch]:
@@ -194,7 +192,7 @@ class _Pass:
 
     def _larger(self, read: Iterator[Batch]) -> Generator[Batch, None, None]:
         """Small batches put together, as many as the memory that the first one took for its graphs allows."""
-        if any(_takes_statistics(module) for module in self.model.modules()):
+        if self.divisors is not None or any(_takes_statistics(module) for module in self.model.modules()):
             yield from read
             return
         first = next(read, None)
@@ -202,7 +200,7 @@ class _Pass:
             return
         with saved_bytes(self.model) as saved:  # open while the caller works on the first batch
             yield first
-        examples = int(ROOM / max(saved.bytes / size(first), 1)) if self.divisors is None else 0
+        examples = int(ROOM / max(saved.bytes / size(first), 1))
         yield from merged(read, examples)
 
     def _count(self, what: str, n: int) -> None:
@@ -210,11 +208,8 @@ class _Pass:
 
     def _add_value(self, name: str, value: Tensor, n: float) -> None:
         number = float(value.detach())
-        if not math.isfinite(number):
-            raise NotFinite(
-                f"Values must be finite; {name!r} is {number} on a batch. If training diverged, go back "
-                "to the best model (`OnlineTuner.restore_best`) or lower the learning rate."
-            )
+        if self.group is None:  # else after the sum: so that all processes raise, and none waits for another
+            _check_finite(name, number)
         self.values[name] = self.values.get(name, 0.0) + n * number
 
     def _add_gradient(self, name: str, value: Tensor, n: float, *, last: bool) -> None:
@@ -222,8 +217,10 @@ class _Pass:
         if not value.requires_grad:
             raise _independent(name)
         found: Sequence[Tensor | None]
+        times = n if self.divisors is None else 1.0  # under FSDP2 n counts before the sum over processes
         if self.divisors is not None:
-            found = sharded_gradient(value, params, self.divisors)
+            others = [p for name, p in self.everything.items() if name not in self.chosen]
+            found = sharded_gradient(n * value, params, self.divisors, others=others, retain_graph=not last)
         else:
             found = torch.autograd.grad(value, params, retain_graph=not last, allow_unused=True)
         sums = self.gradients.setdefault(name, [None] * len(params))
@@ -233,7 +230,7 @@ class _Pass:
                 if sums[i] is None:
                     dtype = torch.promote_types(gradient.dtype, torch.float32)
                     sums[i] = torch.zeros_like(gradient, dtype=dtype)
-                sums[i].add_(gradient, alpha=n)  # type: ignore[union-attr]
+                sums[i].add_(gradient, alpha=times)  # type: ignore[union-attr]
 
     def observation(self, loss: LinearLoss, *, with_metric: bool) -> Observation:
         k, names = len(loss.names), list(loss.data_names)
@@ -257,6 +254,8 @@ class _Pass:
             dtype=torch.float64,
         )
         gram, values, rest = self._sum_numbers(gram, values, rest, data=list(columns.values()))
+        for name, number in [*((name, values[j]) for name, j in columns.items()), (METRIC, rest[0])]:
+            _check_finite(name, float(number))
         if bad := [name for name, j in columns.items() if not math.isfinite(gram[j, j])]:
             raise NotFinite(
                 f"Gradients must be finite; those of {bad} are not, though their values are. Look for a square root "
@@ -315,6 +314,14 @@ def _takes_statistics(module: nn.Module) -> bool:
 def _scalar(value: Tensor, name: str) -> Tensor:
     check_scalar(name, value)
     return value.reshape(())
+
+
+def _check_finite(name: str, number: float) -> None:
+    if not math.isfinite(number):
+        raise NotFinite(
+            f"Values must be finite; {name!r} is {number} on a batch. If training diverged, go back "
+            "to the best model (`OnlineTuner.restore_best`) or lower the learning rate."
+        )
 
 
 def _independent(name: str) -> InvalidInput:
