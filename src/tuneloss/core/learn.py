@@ -97,7 +97,8 @@ def learn_loss(
     cost = cost_matrix(counted, number, counts[counts > 0])
     fit = _Fit(cost, features, box, scaling(cost, features, box), number)
     if not constrained:
-        learned = replace(fit, features=features[-1:]).solve(0, objective, CAP)
+        free = replace(fit, features=features[-1:])
+        learned = free.solve(0, objective, CAP, quick=True) or free.solve(0, objective, CAP)
         if learned is None:
             raise _unsolved(len(observations), len(box))
         return replace(learned, argmin=int(np.argmin(features @ learned.weights)))
