@@ -74,7 +74,7 @@ WRONG = [
     (lambda: Box.from_dict(PAPER).as_array({"l1": 1.0, "typo": 1.0}), r"missing \['l2', .*unknown \['typo'\]"),
     (lambda: Box.from_dict(PAPER).as_array([1.0, 1.0]), r"must be 4 numbers, as in Box.*found shape \(2,\)"),
     (lambda: Box(1.0, 2.0).as_array([math.nan]), "`weights` must be finite"),
-    (lambda: Box(1.0, 2.0).as_array([3.0]), r"must lie in Box\(weight_0=\[1, 2\]\); found .* use `tell\(None"),
+    (lambda: Box(1.0, 2.0).as_array([3.0]), r"must lie in Box\(weight_0=\[1, 2\]\); found"),
     (lambda: Box.simplex(["a", "b"]).as_array([0.5, 0.4]), "must lie in Box"),
     (lambda: Box("a", 1.0), "`lower` must be real numbers in a rectangular array; found <U1 values"),
     (lambda: Box(None, 1.0), "`lower` must be real numbers .* found text, None or unequal rows"),

@@ -541,3 +541,9 @@ def test_a_term_must_keep_its_names():
 def test_a_penalty_needs_a_model_that_is_trained():
     with pytest.raises(InvalidInput, match="must have parameters that are trained"):
         make_loss(weights={"l2": 0.0625})(make_net().requires_grad_(False), make_data(4)[0])
+
+
+def test_normalizing_needs_weights_that_are_not_negative():
+    terms = {"fit": lambda m, b: m(b).mean(), "aux": lambda m, b: m(b).square().mean()}
+    with pytest.raises(InvalidInput, match="With normalize=True the weights of data terms must not be negative"):
+        LinearLoss(terms, {"fit": 1.0, "aux": (-1.0, 1.0)}, normalize=True)

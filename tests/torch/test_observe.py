@@ -270,9 +270,9 @@ def test_nothing_is_changed(generator, around):
     np.testing.assert_array_equal(seen.gram, expected.gram)
 
 
-def fails_at(call, failure):
+def fails_from(call, failure):
     calls = iter(range(10**6))
-    return lambda model, batch: failure(model, batch) if next(calls) == call else log_loss(model, batch)
+    return lambda model, batch: failure(model, batch) if next(calls) >= call else log_loss(model, batch)
 
 
 @pytest.mark.parametrize("call", [0, 1])
@@ -288,7 +288,7 @@ def test_nothing_is_changed_by_a_failure(where, kind, call):
         ]()
 
     net, train, validation = WithState(), shuffled(torch.Generator()), shuffled()
-    failing = fails_at(call, failure)
+    failing = fails_from(call, failure)
     loss = make_loss({"drop": Dropout(0.5), "fit": failing if where == "term" else log_loss})
     before = world(net, train, validation)
     expected = {
@@ -380,7 +380,7 @@ def test_a_callable_says_that_it_is_random():
             return log_loss(model, batch)
 
     term = Term()
-    seen = observe(make_net(), make_loss({"fit": term}), brier, TRAIN[:1], VALIDATION, draws=5)
+    seen = observe(make_net(), make_loss({"fit": term}), brier, TRAIN[:1], VALIDATION, draws=5, merge=False)
     assert term.calls == 5
     assert seen.features[0] == pytest.approx(log_loss(make_net(), TRAIN[0]).item())
 
@@ -419,14 +419,26 @@ def test_the_metric_is_a_mean_over_examples_in_eval_mode():
 
 
 def test_small_batches_put_together_give_the_same(monkeypatch):
-    """And cost fewer forwards."""
+    """And cost fewer forwards: a trial and one for all, of the error and of the terms."""
     data, loss = make_data(*[2] * 20), make_loss()
-    together = Counted(make_net())
+    together, apart = Counted(make_net()), Counted(make_net())
     seen = observe(together, loss, brier, data, data)
-    monkeypatch.setattr(MODULE, "ROOM", 0)
-    apart = Counted(make_net())
-    assert_same(observe(apart, loss, brier, data, data), seen, rtol=1e-12)
+    assert_same(observe(apart, loss, brier, data, data, merge=False), seen, rtol=1e-12)
     assert (together.forwards, apart.forwards) == (4, 40)
+    monkeypatch.setattr(MODULE, "TOGETHER", 10)
+    observe(bounded := Counted(make_net()), loss, brier, data, data)
+    assert bounded.forwards == 6
+
+
+def test_a_term_that_cannot_be_watched_is_not_put_together():
+    """torch.func refuses the hooks that count what is saved."""
+
+    def smoothness(model, batch):
+        return torch.func.grad(lambda x: log_loss(model, (x, batch[1])))(batch[0]).square().mean()
+
+    data, net = make_data(*[2] * 5), make_net()
+    seen = observe(net, make_loss({"fit": log_loss, "smooth": smoothness}), brier, data, data)
+    assert seen.features[1] == pytest.approx(np.mean([smoothness(net, batch).item() for batch in data]))
 
 
 def test_room_bounds_how_many_are_put_together(monkeypatch):
@@ -440,7 +452,7 @@ def test_room_bounds_how_many_are_put_together(monkeypatch):
     sizes.clear()
     monkeypatch.setattr(MODULE, "ROOM", 4 * saved.bytes)
     observe(net, loss, log_loss, data, data)
-    assert sizes == [2, 8, 8] * 2
+    assert sizes == [2, 8, 8, 2] * 2
 
 
 @pytest.mark.parametrize("statistics", [True, False])
@@ -597,8 +609,12 @@ def test_an_infinite_gradient_of_a_finite_value_is_refused():
 def test_a_metric_that_is_no_number_is_refused():
     with pytest.raises(NotFinite, match="'the metric' is nan"):
         observe(make_net(), make_loss(), brier, TRAIN, VALIDATION, metric=lambda m, b: torch.tensor(math.nan))
-    with pytest.raises(InvalidInput, match="'metric' returned a float"):
-        observe(make_net(), make_loss(), brier, TRAIN, VALIDATION, metric=lambda m, b: 0.5)
+    with pytest.raises(InvalidInput, match=r"'metric' returned shape \(2,\)"):
+        observe(make_net(), make_loss(), brier, TRAIN, VALIDATION, metric=lambda m, b: [0.5, 0.5])
+
+
+def test_a_metric_may_be_a_python_number():
+    assert observe(make_net(), make_loss(), brier, TRAIN, VALIDATION, metric=lambda m, b: 0.5).metric == 0.5
 
 
 def test_knots_without_a_place_are_refused():

@@ -148,11 +148,7 @@ class Box:
         slack = INSIDE * np.maximum(np.abs(values), np.abs(self.lower))
         outside = (values < self.lower - slack) | (values > self.upper + slack)
         if outside.any() or (self.is_simplex and abs(values.sum() - 1) > INSIDE):
-            found = self.as_dict(values)
-            raise InvalidInput(
-                f"Weights must lie in {self}; found {found}. For a model that was trained with other weights, "
-                "use `tell(None, observation)`."
-            )
+            raise InvalidInput(f"Weights must lie in {self}; found {self.as_dict(values)}.")
         return np.clip(values, self.lower, self.upper)
 
     def check_names(self, names: Sequence[str], what: str) -> None:

@@ -37,7 +37,7 @@ def as_finite(value: ArrayLike, what: str) -> Array:
     if not np.isfinite(array).all():
         raise NotFinite(
             f"`{what}` must be finite; found {int((~np.isfinite(array)).sum())} of {array.size} values NaN or "
-            "infinite. If the run diverged, use `tell(weights, failed='diverged')`."
+            "infinite. If training diverged, a `LossTuner` is told so by `tell(weights, failed='diverged')`."
         )
     return array
 

@@ -127,7 +127,11 @@ class LossTuner:
                 raise InvalidInput("A failed run needs its weights; found None. Tell it as tell(weights, failed=...).")
             self._record(Run(None, None, observation))
             return
-        point = self.box.as_array(weights)
+        try:
+            point = self.box.as_array(weights)
+        except InvalidInput as reason:
+            hint = "For a model that was trained with other weights, use `tell(None, observation)`."
+            raise InvalidInput(f"{reason} {hint}") from None
         number = self._number(point)
         self._record(Run(number, self.box.as_dict(point), observation, failed))
         self._pending = _without(self._pending, point)

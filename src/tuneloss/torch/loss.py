@@ -35,7 +35,8 @@ class LinearLoss(nn.Module):
     normalize: divide by the sum of the data terms' weights, so that a learned weight does not change the step size
         under SGD. Off by default: then the loss is what its weights say, penalties keep their strength
         relative to the pinned term, and Adam or AdaGrad do not feel the size of a loss anyway.
-    share_forward: off, each term calls the model itself, with its own draw of the model's dropout.
+    share_forward: off, each term calls the model itself, with its own draw of the model's dropout. While it is on,
+        terms are given a stand-in for the model, which is called and read like it but is no `nn.Module`.
 
     `weights` is a buffer (k,): it is in the state dict and moves with `.to()`. `box` and `names` give its order.
 
@@ -83,6 +84,11 @@ class LinearLoss(nn.Module):
         }
         taken = {j for positions in self._of_penalty.values() for j in positions}
         self.data_names = tuple(name for j, name in enumerate(self.names) if j not in taken)
+        if normalize and any(self.box.lower[self.names.index(name)] < 0 for name in self.data_names):
+            raise InvalidInput(
+                f"With normalize=True the weights of data terms must not be negative; found {self.box}. Raise the "
+                "lower bounds to 0, or leave it off."
+            )
         self.normalize, self.share_forward = normalize, share_forward
         self._last: dict[str, Tensor] = {}
         self._numbers: tuple[Tensor | None, int, list[float]] = (None, 0, [])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, repeat
 from typing import Any
@@ -40,6 +39,7 @@ from tuneloss.torch.source import check_scalar
 from tuneloss.torch.terms import Batch
 
 ROOM = 32 * 2**20  # bytes: small batches are put together until what they save for their gradients takes this much
+TOGETHER = 32  # batches, at most
 Error = Callable[[Any, Batch], Tensor]
 
 
@@ -56,6 +56,7 @@ def observe(
     params: Select | None = None,
     draws: int = 1,
     seed: int = 0,
+    merge: bool = True,
 ) -> Observation:
     """Observe a model: its validation error, the values of its loss terms, and the gram of all their gradients.
 
@@ -68,9 +69,6 @@ def observe(
     the same seed meets the same batches (where a loader shuffles by torch's or its own `generator`) and draws the
     same masks and transforms, so that models differ by their parameters only.
 
-    Small batches are put together while what they keep for their gradients fits into 32 MB (not where batch norm
-    trains, whose statistics are of a batch). So a loader of batches of 32 costs no more than one of large ones.
-
     Works under DDP and FSDP2, each process with its own part of the data: all get the same observation.
 
     error, metric: (model, batch) -> mean over the batch. The metric, if given, decides which model is better.
@@ -80,6 +78,10 @@ def observe(
     params: the parameters in the gram, if not all that are trained: a pattern, several, or a function.
     draws: how often to draw the random terms (`Dropout`, `Augmented`, callables with `random = True`), to be averaged.
         Noise in a term's gradient makes its learned weight smaller.
+    merge: put small batches together (at most 32), while what they save for gradients fits into 32 MB; it is not done
+        where batch norm takes its statistics from the batch, nor under FSDP2. A loader of small batches then costs no
+        more than one of large ones. Turn it off for terms that compare the examples of a batch, as contrastive ones
+        do, and for models that recompute what they did not save (checkpointing).
 
     >>> from tuneloss.torch import L2
     >>> loss = LinearLoss({"fit": lambda model, batch: model(batch).square().mean(), "l2": L2()},
@@ -101,7 +103,7 @@ def observe(
     group, inner = group_of(model), bare(model)
     with preserved(nn.ModuleList([inner, loss]), train, validation), eagerly(inner):  # terms may be modules too
         seed_loaders(seed, train, validation)
-        pass_ = _Pass.over(inner, group, params, draws, seed)
+        pass_ = _Pass.over(inner, group, params, draws=draws, seed=seed, merge=merge)
         share_buffers(inner, group)
         with together(None if is_sharded(inner) else group):
             with in_eval_mode(inner):
@@ -124,12 +126,13 @@ class _Pass:
     divisors: list[float] | None  # under FSDP2
     draws: int
     seed: int
+    merge: bool
     values: dict[str, float] = field(default_factory=dict)
     gradients: dict[str, list[Tensor | None]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def over(cls, model: nn.Module, group: ProcessGroup | None, params: Select | None, draws: int, seed: int) -> _Pass:
+    def over(cls, model: nn.Module, group: ProcessGroup | None, params: Select | None, **options: Any) -> _Pass:
         everything = trainable(model)
         chosen = everything
         if params is not None:
@@ -139,7 +142,7 @@ class _Pass:
                     f"`params` must select a parameter that is trained; found none among {list(everything)}."
                 )
         divisors = gradient_divisors(model, list(chosen.values())) if is_sharded(model) else None
-        return cls(model, group, everything, chosen, divisors, draws, seed)
+        return cls(model, group, everything, chosen, divisors, **options)
 
     @property
     def device(self) -> torch.device:
@@ -149,33 +152,32 @@ class _Pass:
         """The error over all batches and its gradient over the first of them; and the metric."""
         read = self._read(loader, None, "validation")
         first = islice(read, number_of(loader, count, "validation_batches"))
-        with closing(self._larger(first)) as larger:
-            for with_gradient, batch in chain(zip(repeat(True), larger), zip(repeat(False), read)):
-                n = size(batch)
-                with torch.set_grad_enabled(with_gradient):
-                    value = _scalar(error(self.model, batch), "error")
-                self._add_value(ERROR, value, n)
-                self._count("validation", n)
-                if with_gradient:
-                    self._count(ERROR, n)
-                    self._add_gradient(ERROR, value, n, last=True)
-                if metric is not None:
-                    with torch.no_grad():
-                        self._add_value(METRIC, _scalar(metric(self.model, batch), "metric"), n)
+        larger = self._larger(first, lambda batch: error(self.model, batch))
+        for with_gradient, batch in chain(zip(repeat(True), larger), zip(repeat(False), read)):
+            n = size(batch)
+            with torch.set_grad_enabled(with_gradient):
+                value = _scalar(error(self.model, batch), "error")
+            self._add_value(ERROR, value, n)
+            self._count("validation", n)
+            if with_gradient:
+                self._count(ERROR, n)
+                self._add_gradient(ERROR, value, n, last=True)
+            if metric is not None:
+                with torch.no_grad():
+                    self._add_value(METRIC, _scalar(torch.as_tensor(metric(self.model, batch)), "metric"), n)
 
     def training(self, loss: LinearLoss, loader: Any, count: Count) -> None:
         """All data terms and their gradients; plain ones together, random ones draw by draw."""
         plain = [s for s in loss.sources if not s.is_random]
         read = self._read(loader, number_of(loader, count, "batches"), "train")
-        with closing(self._larger(read)) as larger:
-            for number, batch in enumerate(larger):
-                n = size(batch)
-                self._count("train", n)
-                self._terms(loss, plain, batch, n, number, 0)
-                for source in loss.sources:
-                    if source.is_random:
-                        for draw in range(self.draws):
-                            self._terms(loss, [source], batch, n / self.draws, number, draw)
+        for number, batch in enumerate(self._larger(read, lambda batch: loss.data_values(self.model, batch))):
+            n = size(batch)
+            self._count("train", n)
+            self._terms(loss, plain, batch, n, number, 0)
+            for source in loss.sources:
+                if source.is_random:
+                    for draw in range(self.draws):
+                        self._terms(loss, [source], batch, n / self.draws, number, draw)
 
     def _terms(self, loss: LinearLoss, sources: Sequence[Any], batch: Batch, n: float, number: int, draw: int) -> None:
         if not sources:
@@ -190,18 +192,19 @@ class _Pass:
         read = batches(loader, number, what, self.device)
         return read if self.divisors is None else in_step(read, self.group)
 
-    def _larger(self, read: Iterator[Batch]) -> Generator[Batch, None, None]:
-        """Small batches put together, as many as the memory that the first one took for its graphs allows."""
-        if self.divisors is not None or any(_takes_statistics(module) for module in self.model.modules()):
-            yield from read
-            return
-        first = next(read, None)
+    def _larger(self, read: Iterator[Batch], trial: Callable[[Batch], object]) -> Iterator[Batch]:
+        """Small batches put together, as many as the memory allows that a trial on the first one shows."""
+        bound = any(_takes_statistics(module) for module in self.model.modules())
+        first = next(read, None) if self.merge and self.divisors is None and not bound else None
         if first is None:
-            return
-        with saved_bytes(self.model) as saved:  # open while the caller works on the first batch
-            yield first
-        examples = int(ROOM / max(saved.bytes / size(first), 1))
-        yield from merged(read, examples)
+            return read
+        try:
+            with saved_bytes(self.model) as saved:
+                trial(first)
+        except RuntimeError:  # torch.func does not let itself be watched; if it is another error it will come again
+            return chain([first], read)
+        examples = min(int(ROOM / max(saved.bytes / size(first), 1)), TOGETHER * size(first))
+        return merged(chain([first], read), examples)
 
     def _count(self, what: str, n: int) -> None:
         self.counts[what] = self.counts.get(what, 0) + n

@@ -52,7 +52,7 @@ class OnlineTuner:
     constraints: which observations the argmin constraints hold for: "all", those in the "window", or "none".
     damping: how much of the old weights stays: weights = damping * weights + (1 - damping) * learned. One model tells
         little, and errors of neighbouring epochs differ by luck; 0 sets what was learned, as in the paper.
-    batches, validation_batches, params, draws, seed: as for `observe`.
+    batches, validation_batches, params, draws, seed, merge: as for `observe`.
     keep_best: keep a copy of the model at its least error (or metric), for `restore_best`.
     patience: after so many steps in a row with an error 5% above the best, a warning says that tuning may hurt.
 
@@ -89,6 +89,7 @@ class OnlineTuner:
         params: Select | None = None,
         draws: int = 1,
         seed: int = 0,
+        merge: bool = True,
         keep_best: bool = True,
         patience: int = 10,
     ) -> None:
@@ -122,6 +123,7 @@ class OnlineTuner:
             "params": params,
             "draws": as_integer(draws, "draws", 1),
             "seed": as_integer(seed, "seed", 0),
+            "merge": merge,
         }
         self.keep_best = keep_best
         self.learned: LearnedLoss | None = None

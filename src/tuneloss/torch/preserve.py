@@ -80,7 +80,7 @@ def seed_loaders(seed: int, *loaders: Any) -> None:
 
 @contextmanager
 def _random_state(model: nn.Module, loaders: tuple[Any, ...]) -> Iterator[None]:
-    devices = sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     torch_states = [(g, g.get_state()) for g in _generators(loaders) if isinstance(g, torch.Generator)]
     numpy_states = [(g, g.bit_generator.state) for g in _generators(loaders) if isinstance(g, np.random.Generator)]

@@ -51,6 +51,7 @@ class UniformLabels:
 class Dropout:
     """A term under dropout: each input of the model's linear layers is kept with probability `keep`, and divided by it.
 
+    Inputs of `nn.MultiheadAttention` are not masked, since it calls no layer for its projections.
     The model's own dropout modules are not touched: they act in this term as they act in every other. A compiled
     model is called as it was before `torch.compile`, since compiled code does not see the masks.
 
@@ -81,7 +82,7 @@ class Dropout:
                 f"`Dropout` masks the inputs of {' and '.join(kind.__name__ for kind in self.layers)} layers; found "
                 f"none in {type(inner).__name__}. Name others: Dropout(keep, layers=(nn.Conv2d,))."
             )
-        handles = [module.register_forward_pre_hook(self._mask) for module in masked]
+        handles = [module.register_forward_pre_hook(self._mask, with_kwargs=True) for module in masked]
         try:
             with eagerly(inner):
                 return self.of(inner, batch)
@@ -89,8 +90,11 @@ class Dropout:
             for handle in handles:
                 handle.remove()
 
-    def _mask(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return F.dropout(inputs[0], 1 - self.keep, training=True), *inputs[1:]
+    def _mask(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        if args:
+            return (F.dropout(args[0], 1 - self.keep, training=True), *args[1:]), named
+        first, *rest = named.items()
+        return (), {first[0]: F.dropout(first[1], 1 - self.keep, training=True), **dict(rest)}
 
 
 class Augmented:
