@@ -164,7 +164,7 @@ class _Pass:
                 self._add_gradient(ERROR, value, n, last=True)
             if metric is not None:
                 with torch.no_grad():
-                    self._add_value(METRIC, _scalar(torch.as_tensor(metric(self.model, batch)), "metric"), n)
+                    self._add_value(METRIC, _scalar(_tensor(metric(self.model, batch)), "metric"), n)
 
     def training(self, loss: LinearLoss, loader: Any, count: Count) -> None:
         """All data terms and their gradients; plain ones together, random ones draw by draw."""
@@ -312,6 +312,11 @@ ERROR, METRIC = "the error", "the metric"
 def _takes_statistics(module: nn.Module) -> bool:
     """Whether it is a batch norm that normalizes by the batch, so that the batch must stay as it is."""
     return isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
+
+
+def _tensor(value: Any) -> Tensor:
+    """A metric is often a Python number."""
+    return value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
 
 
 def _scalar(value: Tensor, name: str) -> Tensor:

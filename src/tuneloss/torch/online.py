@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Mapping
@@ -79,7 +78,7 @@ class OnlineTuner:
         start: Start = "now",
         every: int = 1,
         objective: Objective = "calibrated",
-        epsilon: Epsilon = math.inf,
+        epsilon: Epsilon = "balanced",
         window: int | None = 10,
         decay: float | None = None,
         constraints: Constraints = "none",

@@ -1,0 +1,336 @@
+"""OnlineTuner: schedule, memory, way back, resuming; and that it learns what is there to be learned."""
+
+import io
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.torch.reference import log_loss, make_data, make_net
+from tuneloss import learn_loss
+from tuneloss.errors import InvalidInput, NotFinite, SolverError
+from tuneloss.torch import (
+    L1,
+    L2,
+    ConvexPiecewiseLinear,
+    Dropout,
+    LinearLoss,
+    OnlineTuner,
+    UniformLabels,
+    observe,
+    online,
+)
+
+TRAIN, VALIDATION = make_data(8, 8, seed=1), make_data(40, seed=2)
+
+
+def make_loss(**more):
+    terms = {"fit": log_loss, "smooth": UniformLabels(), "l2": L2()} | more
+    return LinearLoss(terms, {"fit": 1.0} | {name: (0.0, 1.0) for name in terms if name != "fit"})
+
+
+def make_tuner(net=None, loss=None, **options):
+    net, loss = net or make_net(), loss or make_loss()
+    return OnlineTuner(
+        net, loss, options.pop("error", log_loss), TRAIN, options.pop("validation", VALIDATION), **options
+    )
+
+
+def epoch(tuner, optimizer):
+    for batch in TRAIN:
+        optimizer.zero_grad()
+        tuner.loss(tuner.model, batch).backward()
+        optimizer.step()
+
+
+def run(tuner, epochs, optimizer=None):
+    optimizer = optimizer or torch.optim.SGD(tuner.model.parameters(), lr=0.3)
+    learned = []
+    for _ in range(epochs):
+        epoch(tuner, optimizer)
+        learned.append(tuner.step())
+    return learned
+
+
+# --- what it learns
+
+
+def test_weights_that_make_the_error_are_found_in_one_step():
+    """Theorem 4: where error is fit + 0.3 l2 + 0.1 smooth on the training data, those are the weights."""
+
+    def error(model, batch):
+        matrices = sum(p.square().sum() for p in model.parameters() if p.ndim > 1)
+        return log_loss(model, batch) + 0.3 * matrices + 0.1 * UniformLabels()(model, batch)
+
+    tuner = make_tuner(error=error, validation=TRAIN, damping=0.0)
+    learned = tuner.step()
+    assert learned.cost < 1e-9
+    assert tuner.loss.as_dict() == pytest.approx({"fit": 1.0, "smooth": 0.1, "l2": 0.3}, abs=1e-5)
+
+
+def test_it_prevents_overfitting():
+    """Few examples, many epochs: validation error ends far below that of the plain loss."""
+    plain, tuned = make_net(), make_tuner()
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.3)
+    for _ in range(60):
+        for batch in TRAIN:
+            optimizer.zero_grad()
+            log_loss(plain, batch).backward()
+            optimizer.step()
+    run(tuned, 60)
+    unregularized = log_loss(plain, VALIDATION[0]).item()
+    assert tuned.history[-1].error < 0.8 * unregularized
+
+
+@pytest.mark.parametrize("constraints", ["all", "window", "none"])
+def test_each_step_is_learn_loss_of_what_was_observed(constraints):
+    """With the window in the cost, and the constraints of all, of the window, or of none."""
+    tuner, seen = make_tuner(window=3, constraints=constraints, damping=0.0), []
+    optimizer = torch.optim.SGD(tuner.model.parameters(), lr=0.3)
+    for _ in range(6):
+        epoch(tuner, optimizer)
+        seen.append(observe(tuner.model, tuner.loss, log_loss, TRAIN, VALIDATION))
+        learned = tuner.step()
+        first = max(len(seen) - 3, 0)
+        counts = [float(i >= first) for i in range(len(seen))]
+        kept = seen[first:] if constraints == "window" else seen
+        expected = learn_loss(
+            kept, tuner.loss.box, sample_weight=counts[-len(kept) :], constrained=constraints != "none"
+        )
+        np.testing.assert_allclose(learned.weights, expected.weights, rtol=1e-9)
+        assert learned.argmin == expected.argmin + len(seen) - len(kept)
+        np.testing.assert_allclose(tuner.loss.numbers(), learned.weights, rtol=1e-6)
+
+
+def test_damping_keeps_a_part_of_the_old_weights():
+    tuner = make_tuner(damping=0.75)
+    before = np.array(tuner.loss.numbers())
+    learned = run(tuner, 1)[0]
+    np.testing.assert_allclose(tuner.loss.numbers(), 0.75 * before + 0.25 * learned.weights, rtol=1e-6)
+
+
+def test_decay_lets_old_observations_count_less_and_then_not_at_all():
+    tuner = make_tuner(decay=0.1, window=None)
+    np.testing.assert_allclose(tuner._counts(5), [0.0, 1e-3, 1e-2, 0.1, 1.0])
+
+
+def test_what_counts_no_more_keeps_its_values_but_not_its_gram():
+    tuner = make_tuner(window=3, constraints="all")
+    run(tuner, 6)
+    assert [o.gram is None for o in tuner._observations] == [True] * 4 + [False] * 2
+
+
+# --- schedules
+
+
+def test_with_start_rise_it_only_observes_until_the_error_rises():
+    """App. B; the weights stay at their start until then, and it goes on learning after."""
+    offset = [0.0]
+    tuner = make_tuner(start="rise", error=lambda model, batch: log_loss(model, batch) + offset[0])
+    start = tuner.loss.as_dict()
+    assert run(tuner, 2, torch.optim.SGD(tuner.model.parameters(), lr=1e-3)) == [None, None]
+    assert tuner.loss.as_dict() == start
+    assert "observed only" in tuner.history[-1].note
+    offset[0] = 1.0
+    assert tuner.step() is not None
+    offset[0] = 0.0
+    assert tuner.step() is not None
+
+
+def test_every_third_call_observes():
+    tuner = make_tuner(every=3)
+    found = [tuner.step() is not None for _ in range(7)]
+    assert found == [False, False, True, False, False, True, False]
+    assert [record.step for record in tuner.history] == [3, 6]
+
+
+def test_knots_are_placed_by_the_first_step():
+    """At quantiles of the weights after the first epoch."""
+    term = ConvexPiecewiseLinear(knots=5)
+    loss = LinearLoss({"fit": log_loss, "learned": term}, {"fit": 1.0, "learned": (0, math.inf)})
+    tuner = make_tuner(loss=loss)
+    run(tuner, 1)
+    weights = torch.cat([p.detach().flatten() for p in tuner.model.parameters() if p.ndim > 1])
+    assert float(term.knots.min()) == pytest.approx(float(weights.min()))
+    assert float(term.knots.max()) == pytest.approx(float(weights.max()))
+    before = term.knots.clone()
+    run(tuner, 1)
+    assert torch.equal(term.knots, before)
+
+
+# --- the best model, and the way back
+
+
+def test_the_best_model_and_its_weights_come_back():
+    offset = [1.0]
+    tuner = make_tuner(error=lambda model, batch: log_loss(model, batch) + offset[0])
+    run(tuner, 1)
+    offset[0] = 0.0
+    run(tuner, 1)
+    kept = {name: value.clone() for name, value in tuner.model.state_dict().items()}
+    trained_with = tuner.best.weights
+    offset[0] = 5.0
+    run(tuner, 3)
+    assert tuner.restore_best().step == tuner.best.step == 2
+    assert all(torch.equal(value, kept[name]) for name, value in tuner.model.state_dict().items())
+    assert tuner.loss.as_dict() == pytest.approx(trained_with)
+
+
+def test_it_says_once_when_tuning_may_hurt():
+    """After `patience` steps in a row well above the best; again only after a new best."""
+    offset = [0.0]
+    tuner = make_tuner(error=lambda model, batch: log_loss(model, batch) + offset[0], patience=3)
+    tuner.step()
+    offset[0] = 1.0
+    tuner.step()
+    tuner.step()
+    with pytest.warns(RuntimeWarning, match=r"Tuning may hurt: the error has been more than 5% above its best.*step 1"):
+        tuner.step()
+    tuner.step()  # warnings are errors: there is no second one
+
+
+def test_the_metric_decides_which_model_is_best():
+    metric = [0.5]
+    tuner = make_tuner(metric=lambda model, batch: metric[0])
+    run(tuner, 1)
+    metric[0] = 0.4
+    run(tuner, 1)
+    metric[0] = 0.6
+    run(tuner, 1)
+    assert tuner.best.step == 2
+    assert tuner.best.metric == 0.4
+
+
+# --- resuming, history
+
+
+def saved(state):
+    """Through a file that is read without pickle."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+def test_a_killed_run_goes_on_to_the_same_weights():
+    """Model, optimizer and tuner are restored from files; dropout's draws come from the tuner's seed."""
+
+    def start():
+        loss = make_loss(drop=Dropout(0.5), learned=ConvexPiecewiseLinear(knots=4))
+        tuner = make_tuner(loss=loss, draws=2)
+        return tuner, torch.optim.Adam(tuner.model.parameters(), lr=0.05)
+
+    torch.manual_seed(0)
+    tuner, optimizer = start()
+    run(tuner, 3, optimizer)
+    state = [saved(part.state_dict()) for part in (tuner.model, optimizer, tuner)]
+    noise = torch.get_rng_state()
+    run(tuner, 3, optimizer)
+
+    other, other_optimizer = start()
+    for part, own in zip((other.model, other_optimizer, other), state, strict=True):
+        part.load_state_dict(own)
+    torch.set_rng_state(noise)
+    run(other, 3, other_optimizer)
+    assert other.loss.numbers() == tuner.loss.numbers()
+    assert [r.error for r in other.history] == [r.error for r in tuner.history]
+    assert torch.equal(other._best_model["0.weight"], tuner._best_model["0.weight"])
+
+
+def test_a_state_of_another_loss_is_refused_and_nothing_changed():
+    tuner, other = make_tuner(), make_tuner(loss=make_loss(l1=L1()))
+    run(tuner, 2)
+    before = tuner.loss.as_dict()
+    with pytest.raises(InvalidInput, match=r"tuner whose loss has the weights \['fit', 'smooth', 'l2'\]; found"):
+        tuner.load_state_dict(other.state_dict())
+    with pytest.raises(InvalidInput, match="must have version 1; found 2"):
+        tuner.load_state_dict(tuner.state_dict() | {"version": 2})
+    with pytest.raises(InvalidInput, match="An online tuner's state must be as documented"):
+        tuner.load_state_dict({"version": 1})
+    assert tuner.loss.as_dict() == before
+    assert len(tuner.history) == 2
+
+
+def test_history_as_records_and_as_a_frame():
+    tuner = make_tuner()
+    run(tuner, 3)
+    table = tuner.history_frame()
+    assert table["step"].tolist() == [1, 2, 3]
+    assert table["error"].tolist() == [record.error for record in tuner.history]
+    assert table["weights/l2"].tolist()[1:] != table["learned/l2"].tolist()[:-1]  # damped
+    assert {"features/fit", "features/l2", "scale", "cost", "argmin", "note", "seconds"} <= set(table.columns)
+    assert (table["seconds"] > 0).all()
+
+
+# --- what can go wrong
+
+
+def test_a_failed_step_leaves_everything_as_it_was():
+    """NaN in the error: no record, the same weights and model, and knots that are not placed yet."""
+    loss = make_loss(learned=ConvexPiecewiseLinear(knots=4))
+    bad = [True]
+    tuner = make_tuner(
+        loss=loss, error=lambda model, batch: log_loss(model, batch) * (math.nan if bad[0] else 1.0), keep_best=True
+    )
+    before = (loss.as_dict(), {name: value.clone() for name, value in tuner.model.state_dict().items()})
+    with pytest.raises(NotFinite, match="'the error' is nan"):
+        tuner.step()
+    assert tuner.history == []
+    assert tuner.best is None
+    assert loss.as_dict() == before[0]
+    assert all(torch.equal(value, before[1][name]) for name, value in tuner.model.state_dict().items())
+    assert not loss.penalties[-1].placed
+    bad[0] = False
+    assert tuner.step() is not None
+    assert tuner.history[0].step == 1
+
+
+def test_without_a_solution_the_weights_stay_and_a_warning_says_so(monkeypatch):
+    def fails(*args, **kwargs):
+        raise SolverError("no solver today")
+
+    tuner = make_tuner()
+    run(tuner, 1)
+    before = tuner.loss.as_dict()
+    monkeypatch.setattr(online, "learn_loss", fails)
+    with pytest.warns(RuntimeWarning, match="weights stay as they are, since no solver today"):
+        assert tuner.step() is None
+    assert tuner.loss.as_dict() == before
+    assert tuner.history[-1].learned is None
+
+
+def test_weight_decay_beside_l2_is_warned_of():
+    net = make_net()
+    with pytest.warns(UserWarning, match="weight decay 0.01 beside the L2 term 'l2'.*Set weight_decay=0"):
+        make_tuner(net, optimizer=torch.optim.SGD(net.parameters(), lr=1, weight_decay=0.01))
+    make_tuner(net, optimizer=torch.optim.SGD(net.parameters(), lr=1))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"start": "later"}, '`start` must be "now" or "rise"'),
+        ({"decay": 0.0}, "`decay` must be above 0 and at most 1"),
+        ({"damping": 1.0}, "`damping` must be at least 0 and below 1"),
+        ({"constraints": "some"}, '`constraints` must be "all", "window" or "none"'),
+        ({"window": 0}, "`window` must be at least 1"),
+        ({"every": 0}, "`every` must be at least 1"),
+        ({"batches": 0}, "`batches` must be a number of batches"),
+        ({"validation_batches": -0.5}, "`validation_batches` must be a number of batches"),
+        ({"epsilon": -1.0}, "`epsilon` must be"),
+        ({"objective": "best"}, "`objective` must be"),
+        ({"validation": iter(VALIDATION)}, "`validation` must be a loader that can be read from its start again"),
+        ({"net": nn.Linear(6, 3).requires_grad_(False)}, "must have parameters that are trained"),
+        ({"loss": nn.CrossEntropyLoss()}, "`loss` must be a LinearLoss; found CrossEntropyLoss"),
+    ],
+)
+def test_options_are_checked_at_once(options, message):
+    with pytest.raises(InvalidInput, match=message):
+        make_tuner(**options)
+
+
+def test_there_is_no_way_back_before_the_first_step():
+    with pytest.raises(InvalidInput, match="`restore_best` needs a model that was kept; found none"):
+        make_tuner().restore_best()
