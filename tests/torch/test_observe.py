@@ -1,6 +1,7 @@
 """An observation against its plainest form, and a model that does not notice it."""
 
 import copy
+import gc
 import math
 import random
 import sys
@@ -626,3 +627,22 @@ def test_names_that_differ_from_the_box_are_refused():
     loss = LinearLoss([lambda model, batch: {"fit": log_loss(model, batch)}], {"fot": 1.0})
     with pytest.raises(InvalidInput, match=r"unknown \['fit'\]. Change the box or the terms"):
         observe(make_net(), loss, brier, TRAIN, VALIDATION)
+
+
+def test_nothing_of_a_pass_stays_in_memory():
+    """Every tensor that an observation makes is freed with it, without help of the garbage collector."""
+
+    def tensors():
+        return sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
+
+    net, loss = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Sigmoid(), nn.Linear(5, 3)).double(), random_loss()
+    observe(net, loss, brier, TRAIN, VALIDATION)
+    gc.collect()
+    gc.disable()
+    try:
+        before = tensors()
+        for _ in range(3):
+            observe(net, loss, brier, TRAIN, VALIDATION)
+        assert tensors() == before
+    finally:
+        gc.enable()

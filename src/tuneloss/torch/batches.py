@@ -112,14 +112,14 @@ class Saved:
 
 @contextmanager
 def saved_bytes(model: nn.Module) -> Iterator[Saved]:
-    """Counts what autograd saves for gradients, parameters and buffers left out."""
+    """Counts what autograd saves for gradients, parameters and buffers left out; second derivatives are lost."""
     known = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
     saved = Saved()
 
     def pack(tensor: Tensor) -> Tensor:
         if tensor.untyped_storage().data_ptr() not in known:
             saved.bytes += tensor.nbytes
-        return tensor
+        return tensor.detach()  # a node that kept its own output as it is would keep itself alive for ever
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         yield saved
