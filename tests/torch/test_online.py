@@ -33,9 +33,8 @@ def make_loss(**more):
 
 def make_tuner(net=None, loss=None, **options):
     net, loss = net or make_net(), loss or make_loss()
-    return OnlineTuner(
-        net, loss, options.pop("error", log_loss), TRAIN, options.pop("validation", VALIDATION), **options
-    )
+    options = {"start": "now", "error": log_loss, "validation": VALIDATION} | options
+    return OnlineTuner(net, loss, options.pop("error"), TRAIN, options.pop("validation"), **options)
 
 
 def epoch(tuner, optimizer):

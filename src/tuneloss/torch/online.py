@@ -43,7 +43,8 @@ class OnlineTuner:
 
     model, loss, error, train, validation, metric: as for `observe`.
     optimizer: if given, a warning says if its weight decay acts beside an L2 term.
-    start: "now" learns from the first step on; "rise" only observes until the error first rises (app. B).
+    start: "rise" only observes until the error first rises, as in app. B: until then there is nothing to regularize; "now"
+        learns from the first step on.
     every: observe at every `every`-th call of `step` only; so it can be called after each optimizer step.
     objective, epsilon: as for `learn_loss`.
     window: how many of the last observations count in the cost; None for all.
@@ -59,7 +60,7 @@ class OnlineTuner:
     >>> model, data = nn.Linear(2, 1), [torch.ones(4, 2)]
     >>> fit = lambda model, batch: (model(batch) - 1).square().mean()
     >>> loss = LinearLoss({"fit": fit, "l2": L2()}, box={"fit": 1.0, "l2": (0, 1)})
-    >>> tuner = OnlineTuner(model, loss, error=fit, train=data, validation=data)
+    >>> tuner = OnlineTuner(model, loss, error=fit, train=data, validation=data, start="now")
     >>> learned = tuner.step()
     >>> round(learned.as_dict()["l2"], 6)      # training data is validation data: nothing to regularize
     0.0
@@ -75,7 +76,7 @@ class OnlineTuner:
         *,
         metric: Error | None = None,
         optimizer: Optimizer | None = None,
-        start: Start = "now",
+        start: Start = "rise",
         every: int = 1,
         objective: Objective = "calibrated",
         epsilon: Epsilon = "balanced",
