@@ -504,3 +504,26 @@ def test_an_observation_that_does_not_count_needs_no_gram():
     np.testing.assert_allclose(found.weights, expected.weights, rtol=1e-12)
     with pytest.raises(InvalidInput, match="Either all observations have a gram or none"):
         learn_loss([*bare, *observations[2:]], pinned_box(3))
+
+
+@pytest.mark.parametrize("constant", [-3.0, 50.0])
+def test_with_an_offset_a_constant_in_a_term_or_in_the_error_changes_nothing(constant):
+    """Of the cost of an epsilon that is a number; models whose error is a sum of terms and a constant cost nothing."""
+    box, true, counts = pinned_box(3), np.array([0.5, 2.0, 1.0]), [1.0, 0.5, 2.0, 1.0, 1.0, 3.0]
+    exact, moved = [], []
+    for _, features, _, jacobian in random_models(m=6, k=3, n=10, seed=7):
+        error, gradient = float(features @ true), jacobian @ true
+        exact.append(Observation.from_gradients(error, features, gradient, jacobian))
+        shifted = features + np.array([constant, 0.0, 0.0])
+        moved.append(Observation.from_gradients(error + constant, shifted, gradient, jacobian))
+    for objective in ("calibrated", "paper"):
+        found = learn_loss(moved, box, offset=True, objective=objective, epsilon=0.3, sample_weight=counts)
+        assert found.cost < 1e-9
+        np.testing.assert_allclose(found.weights, true, rtol=1e-5)
+    noise = np.random.default_rng(0).normal(size=6)
+    noisy = [
+        [Observation(o.error + e + more, o.features, o.gram) for o, e in zip(exact, noise, strict=True)]
+        for more in (0.0, constant)
+    ]
+    weights = [learn_loss(some, box, offset=True, epsilon=0.3, sample_weight=counts).weights for some in noisy]
+    np.testing.assert_allclose(*weights, rtol=1e-5)

@@ -60,10 +60,14 @@ def check_epsilon(epsilon: Epsilon) -> None:
         raise InvalidInput(f'`epsilon` must be "balanced", "paper" or a number >= 0; found {epsilon!r}.')
 
 
-def cost_matrix(observations: Sequence[Observation], epsilon: float, sample_weight: Array) -> Array:
+def cost_matrix(
+    observations: Sequence[Observation], epsilon: float, sample_weight: Array, *, offset: bool = False
+) -> Array:
     """P (k + 1, k + 1) with cost(weights, scale) = z' P z for z = (weights, scale).
 
         P = sum_i s_i ( [features_i, -e_i] [features_i, -e_i]' + epsilon * [J_i | -g_i]' [J_i | -g_i] )
+
+    With an offset, features and errors are taken less their means: a constant between loss and error is free.
 
     At epsilon = infinity only the gradients' part, with factor 1. s_i is the sample weight. Squares halve the digits:
     what sets models apart by less than 1e-8 of a term's value, as under a large common offset, is not seen by the cost
@@ -81,6 +85,8 @@ def cost_matrix(observations: Sequence[Observation], epsilon: float, sample_weig
         cost[:k, k] *= -1
     if not math.isinf(epsilon):
         rows = np.column_stack([np.array([o.features for o in observations]), [-o.error for o in observations]])
+        if offset:
+            rows -= np.average(rows, axis=0, weights=sample_weight)
         rows *= np.sqrt(sample_weight)[:, None]
         with np.errstate(over="ignore"):
             cost += rows.T @ rows

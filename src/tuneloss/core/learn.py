@@ -57,6 +57,7 @@ def learn_loss(
     objective: Objective = "calibrated",
     epsilon: Epsilon = "balanced",
     sample_weight: ArrayLike | None = None,
+    offset: bool = False,
     constrained: bool = True,
 ) -> LearnedLoss:
     """Learn the loss whose argmin over the observations has least error, and that best predicts error.
@@ -78,6 +79,8 @@ def learn_loss(
     epsilon: "balanced", "paper", a number, or math.inf (gradients only); see `epsilon_value`.
     sample_weight: (m,), s_i >= 0: how much each observation counts in the cost and in epsilon. All of them
         always hold in the argmin constraints; one that counts 0 needs no gram.
+    offset: True lets loss and scale * error differ by a constant, the same for all models, at no cost: only how they
+        change from model to model is matched. For terms on training data, whose level is not that of the error.
     constrained: False leaves the argmin constraints out, and Theorem 3 with them: only the cost decides. For noisy
         errors, as of checkpoints of one run, where the best may be so by luck.
 
@@ -94,7 +97,7 @@ def learn_loss(
     check_all_or_none(counted, "gram")
     features = np.array([o.features for o in observations])
     number = epsilon_value(epsilon, counted, counts[counts > 0])
-    cost = cost_matrix(counted, number, counts[counts > 0])
+    cost = cost_matrix(counted, number, counts[counts > 0], offset=offset)
     fit = _Fit(cost, features, box, scaling(cost, features, box), number)
     if not constrained:
         free = replace(fit, features=features[-1:])

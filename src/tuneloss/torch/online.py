@@ -43,10 +43,10 @@ class OnlineTuner:
 
     model, loss, error, train, validation, metric: as for `observe`.
     optimizer: if given, a warning says if its weight decay acts beside an L2 term.
-    start: "rise" only observes until the error first rises, as in app. B: until then there is nothing to regularize; "now"
-        learns from the first step on.
+    start: "rise" only observes until the error first rises, as in app. B: until then there is nothing to regularize;
+        "now" learns from the first step on.
     every: observe at every `every`-th call of `step` only; so it can be called after each optimizer step.
-    objective, epsilon: as for `learn_loss`.
+    objective, epsilon, offset: as for `learn_loss`.
     window: how many of the last observations count in the cost; None for all.
     decay: how much less an observation counts than the next one, e.g. 0.9; None for equally.
     constraints: which observations the argmin constraints hold for: "all", those in the "window", or "none".
@@ -82,6 +82,7 @@ class OnlineTuner:
         epsilon: Epsilon = "balanced",
         window: int | None = 10,
         decay: float | None = None,
+        offset: bool = True,
         constraints: Constraints = "none",
         damping: float = 0.7,
         batches: Count = 100,
@@ -110,7 +111,7 @@ class OnlineTuner:
             raise InvalidInput(f'`constraints` must be "all", "window" or "none"; found {constraints!r}.')
         if not 0 <= damping < 1:
             raise InvalidInput(f"`damping` must be at least 0 and below 1; found {damping}. Give e.g. 0.7.")
-        self.constraints, self.damping = constraints, float(damping)
+        self.offset, self.constraints, self.damping = offset, constraints, float(damping)
         self.model, self.loss, self.error, self.metric = model, loss, error, metric
         self.train, self.validation = train, validation
         self.start, self.every = start, as_integer(every, "every", 1)
@@ -238,6 +239,7 @@ class OnlineTuner:
                 objective=self.objective,
                 epsilon=self.epsilon,
                 sample_weight=counts[first:],
+                offset=self.offset,
                 constrained=self.constraints != "none",
             )
         except SolverError as reason:
