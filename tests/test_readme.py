@@ -1,20 +1,25 @@
 """The README's program runs as it stands, and its numbers are true."""
 
+import io
 import re
+import warnings
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
+from threadpoolctl import threadpool_limits
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
+PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 @pytest.fixture(scope="module")
 def program() -> dict:
     """The names that the README's program defines."""
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     names: dict = {}
-    exec(code, names)
+    exec(PROGRAMS[0], names)
     return names
 
 
@@ -40,5 +45,32 @@ def test_the_grid_and_random_search_are_as_the_readme_says(program):
 
 
 def test_the_program_is_short():
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len([line for line in code.splitlines() if line.strip()]) <= 20
+    assert len([line for line in PROGRAMS[0].splitlines() if line.strip()]) <= 20
+
+
+def train_online(seed: int, *, tune: bool) -> tuple[float, float]:
+    """Validation and test log loss of the README's second program at its best epoch; with or without the tuner."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("sklearn")
+    torch.set_num_threads(1)
+    code = PROGRAMS[1].replace("manual_seed(0)", f"manual_seed({seed})")
+    names: dict = {}
+    with redirect_stdout(io.StringIO()), threadpool_limits(1), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Tuning may hurt")
+        exec(code if tune else re.sub(r"\(0, \d+\)", "0.0", code), names)
+    with torch.no_grad():
+        test = names["log_loss"](names["model"], next(iter(names["test"])))
+    return names["tuner"].best.error, float(test)
+
+
+def test_tuning_inside_one_run_is_as_the_readme_says():
+    """For the seed of the program, and for seeds 0 to 4."""
+    tuned, plain = (np.array([train_online(seed, tune=tune) for seed in range(5)]) for tune in (True, False))
+    assert tuned[0, 0] == pytest.approx(0.42, abs=0.02)
+    assert plain[0, 0] == pytest.approx(0.46, abs=0.02)
+    assert "validation log loss is 0.42 at its best epoch, and 0.46 without the tuner" in " ".join(README.split())
+    for found, said in ((tuned, "0.323 ± 0.057"), (plain, "0.339 ± 0.068"), (tuned - plain, "-0.016 ± 0.014")):
+        mean, half = (float(number) for number in said.split(" ± "))
+        assert said in " ".join(README.split())
+        assert found[:, 1].mean() == pytest.approx(mean, abs=0.01)
+        assert stats.t.ppf(0.975, 4) * found[:, 1].std(ddof=1) / np.sqrt(5) == pytest.approx(half, abs=0.015)

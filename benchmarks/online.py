@@ -1,0 +1,255 @@
+"""Cost of tuning inside one run: ratios measured side by side on one thread, and memory in copies of the parameters.
+
+python benchmarks/online.py            everything
+python benchmarks/online.py --quick    smaller sizes, to see that it works
+
+Set TUNELOSS_DATA for the MLP on tf_flowers; without it random features of the same shape are used.
+"""
+
+from __future__ import annotations
+
+import os
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
+    os.environ[variable] = "1"  # before NumPy is imported
+os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"  # tensors go back to the system when freed, so that peaks can be seen
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tuneloss.torch import L1, L2, Augmented, ConvexPiecewiseLinear, Dropout, LinearLoss, OnlineTuner, UniformLabels
+from tuneloss.torch import observe as observe_model
+from tuneloss.torch.gram import gram_and_values
+
+torch.set_num_threads(1)
+
+
+def side_by_side(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Median seconds of each call, taken in turns so that all meet the same noise of the machine."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(repeats + 1):
+        for name, call in calls.items():
+            began = time.perf_counter()
+            call()
+            if turn > 0:  # the first is to warm up
+                seconds[name].append(time.perf_counter() - began)
+    return {name: float(np.median(taken)) for name, taken in seconds.items()}
+
+
+def log_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    return F.cross_entropy(model(batch[0]), batch[1])
+
+
+class Batches:
+    """Examples in a new order each time, in batches."""
+
+    def __init__(self, x: Tensor, y: Tensor, size: int, *, shuffle: bool) -> None:
+        self.x, self.y, self.size, self.shuffle = x, y, size, shuffle
+
+    def __len__(self) -> int:
+        return -(-len(self.y) // self.size)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        order = torch.randperm(len(self.y)) if self.shuffle else torch.arange(len(self.y))
+        for part in order.split(self.size):
+            yield self.x[part], self.y[part]
+
+
+def features() -> tuple[str, list[tuple[Tensor, Tensor]]]:
+    """Training and validation examples of tf_flowers, or random ones of its shape."""
+    file = Path(os.environ.get("TUNELOSS_DATA", "")) / "tf_flowers.npz"
+    if not file.is_file():
+        return "random features", [(torch.randn(n, 1280), torch.randint(5, (n,))) for n in (1670, 1000)]
+    with np.load(file) as arrays:
+        x, y, split = arrays["features"].astype(np.float32), arrays["labels"].astype(np.int64), arrays["split"]
+    x = (x - x[split == 0].mean(axis=0)) / (x[split == 0].std(axis=0) + 1e-6)
+    return "tf_flowers", [(torch.tensor(x[split == part]), torch.tensor(y[split == part])) for part in (0, 1)]
+
+
+def five_terms() -> LinearLoss:
+    """The loss of examples/mlp_five_terms.py, every weight away from 0."""
+    loss = LinearLoss(
+        {
+            "logloss": log_loss,
+            "smooth": UniformLabels(),
+            "dropout": Dropout(0.5),
+            "noise": Augmented(lambda x: x + torch.randn_like(x)),
+            "l1": L1(),
+            "l2": L2(),
+        },
+        box={"logloss": 1.0, "smooth": (0, 1), "dropout": (0, 10), "noise": (0, 10), "l1": (0, 0.1), "l2": (0, 1)},
+    )
+    loss.set_weights({"smooth": 0.01, "dropout": 0.5, "noise": 0.5, "l1": 1e-6, "l2": 1e-4})
+    return loss
+
+
+def epoch_with_tuner(quick: bool) -> None:
+    """An epoch and a step of the tuner, against an epoch with the same weights held fixed."""
+    torch.manual_seed(0)
+    name, ((x, y), (x_validation, y_validation)) = features()
+    model = nn.Sequential(nn.Linear(1280, 128), nn.ReLU(), nn.Linear(128, 5))
+    loss, train = five_terms(), Batches(x, y, 32, shuffle=True)
+    validation = Batches(x_validation, y_validation, 500, shuffle=False)
+    optimizer = torch.optim.Adam(model.parameters())
+    fixed = loss.as_dict()
+
+    def epoch() -> None:
+        for batch in train:
+            optimizer.zero_grad()
+            loss(model, batch).backward()
+            optimizer.step()
+
+    def tuned(**options: Any) -> Callable[[], None]:
+        tuner = OnlineTuner(model, loss, log_loss, train, validation, keep_best=True, patience=10**6, **options)
+
+        def call() -> None:
+            epoch()
+            tuner.step()
+            loss.set_weights(fixed)  # the same terms are evaluated in every epoch
+
+        return call
+
+    calls = {"fixed": epoch, "default": tuned(), "all batches": tuned(batches=None), "a quarter": tuned(batches=0.25)}
+    taken = side_by_side(calls, 3 if quick else 15)
+    print(f"\nMLP 1280-128-5, five terms beside the log loss, batch 32, {name}: an epoch and `tuner.step()`,")
+    print(f"against the epoch with the same weights held fixed ({taken['fixed']:.2f} s):")
+    for option in ("default", "all batches", "a quarter"):
+        print(f"  {option:12} {taken[option] / taken['fixed']:.2f}")
+
+
+def piecewise_step(quick: bool) -> None:
+    """A training step with 50 knots, against one with L2, on a model of a million parameters."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(700, 700), nn.ReLU(), nn.Linear(700, 700), nn.ReLU(), nn.Linear(700, 100))
+    n = sum(p.numel() for p in model.parameters())
+    batch = (torch.randn(128, 700), torch.randint(100, (128,)))
+    optimizer = torch.optim.Adam(model.parameters())
+    box = {"logloss": 1.0, "penalty": (0, 1)}
+    plain = LinearLoss({"logloss": log_loss, "penalty": L2()}, box)
+    plain.set_weights({"penalty": 1e-5})
+    learned = LinearLoss({"logloss": log_loss, "penalty": ConvexPiecewiseLinear(knots=50)}, box)
+    learned.place_knots(model)
+    learned.set_weights({"penalty": 1e-6})
+
+    def by_hand(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        weights = [p for p in model.parameters() if p.ndim > 1]
+        return log_loss(model, batch) + 1e-5 * torch.stack([p.square().sum() for p in weights]).sum()
+
+    def step(loss: Callable[..., Tensor]) -> Callable[[], None]:
+        def call() -> None:
+            optimizer.zero_grad()
+            loss(model, batch).backward()
+            optimizer.step()
+
+        return call
+
+    calls = {"hand": step(by_hand), "l2": step(plain), "learned": step(learned)}
+    taken = side_by_side(calls, 20 if quick else 200)
+    print(f"\nA training step of {n / 1e6:.2f}M parameters, batch 128, Adam, with ConvexPiecewiseLinear(50):")
+    print(f"  against L2()                     {taken['learned'] / taken['l2']:.2f}   ({1e3 * taken['l2']:.1f} ms)")
+    print(f"  against L2 written by hand       {taken['learned'] / taken['hand']:.2f}")
+
+
+def piecewise_gram(quick: bool) -> None:
+    """The gram of 100 hinges and a gradient, against an explicit Jacobian of n x 101."""
+    n = 100_000 if quick else 1_000_000
+    generator = torch.Generator().manual_seed(0)
+    x, gradient = torch.randn(2, n, generator=generator)
+    term = ConvexPiecewiseLinear(knots=50, params="x")
+    params = {"x": x}
+    term.place(params)
+    at = list(range(100))
+
+    def by_bins() -> Tensor:
+        return gram_and_values(params, [("learned", term, at)], {100: {"x": gradient}}, 100)[0]
+
+    def by_jacobian() -> Tensor:
+        knots = term.knots[0]
+        distance = x.unsqueeze(1) - knots
+        jacobian = torch.cat([(distance > 0).float(), -(distance < 0).float(), gradient.unsqueeze(1)], dim=1)
+        return jacobian.T @ jacobian
+
+    taken = side_by_side({"bins": by_bins, "jacobian": by_jacobian}, 3 if quick else 7)
+    gap = float((by_bins() - by_jacobian()).abs().max() / n)
+    print(f"\nThe gram of ConvexPiecewiseLinear(50) at n = {n}:")
+    print(f"  an explicit float32 Jacobian takes {taken['jacobian'] / taken['bins']:.0f} times as long", end="")
+    print(f"   ({1e3 * taken['bins']:.0f} ms; largest difference {gap:.0e} of n)")
+
+
+def memory(quick: bool) -> None:
+    """Peaks of memory, each in a process of its own, in copies of the parameters."""
+    n = 4 if quick else 64  # million parameters
+    print(f"\nPeak memory beyond what is there before, in copies of {n}M float32 parameters:")
+    for what in ("gram", "observe"):
+        program = [sys.executable, __file__, "--peak", what, "--size", str(n)]
+        shown = subprocess.run(program, capture_output=True, text=True, check=True)
+        print(shown.stdout, end="")
+
+
+def peak(what: str, million: int) -> None:
+    """Print the peak of one job; run alone, since the system keeps one peak a process."""
+    side = int((million * 1e6 / 2) ** 0.5)
+    model = nn.Sequential(nn.Linear(side, side), nn.Tanh(), nn.Linear(side, side))
+    size = 4 * sum(p.numel() for p in model.parameters())
+    data = [(torch.randn(4, side), torch.randint(side, (4,)))] * 2
+    if what == "gram":
+        term = ConvexPiecewiseLinear(knots=50)
+        params = dict(model.named_parameters())
+        term.place(params)
+        gradient = {name: torch.ones_like(p) for name, p in params.items()}
+        bound = 3
+
+        def job() -> object:
+            return gram_and_values(params, [("learned", term, list(range(100)))], {100: gradient}, 100)
+    else:
+        loss = LinearLoss(
+            {"logloss": log_loss, "smooth": UniformLabels(), "dropout": Dropout(0.5), "l2": L2(), "l1": L1()},
+            box={"logloss": 1.0, "smooth": (0, 1), "dropout": (0, 1), "l2": (0, 1), "l1": (0, 1)},
+        )
+        bound = 3 + 3
+
+        def job() -> object:
+            return observe_model(model, loss, log_loss, data, data)
+
+    before = _resident()
+    job()
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(f"  {what:8} {(after - before) / size:.2f} (bound {bound})")
+
+
+def _resident() -> int:
+    """Bytes in memory now; the peak so far must not be above it, or it would hide the job's."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    now = pages * resource.getpagesize()
+    highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(f"  (before: {now / 2**20:.0f} MB, highest so far {highest / 2**20:.0f} MB)", file=sys.stderr)
+    return max(now, 0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="smaller sizes")
+    parser.add_argument("--peak", choices=["gram", "observe"], help=argparse.SUPPRESS)
+    parser.add_argument("--size", type=int, default=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.peak:
+        peak(options.peak, options.size)
+        return
+    print("One thread; medians of calls taken in turns.")
+    for part in (epoch_with_tuner, piecewise_step, piecewise_gram, memory):
+        part(options.quick)
+
+
+if __name__ == "__main__":
+    main()

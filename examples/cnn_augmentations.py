@@ -1,0 +1,206 @@
+"""One run of a small CNN that tunes the weights of eleven augmentations and of weight decay.
+
+    plain * log loss + sum over augmentations of weight * log loss on augmented images + l2 * |w|_2^2
+
+python examples/cnn_augmentations.py            small: one seed, few epochs; only to see that it works
+python examples/cnn_augmentations.py --full     100 epochs, 5 seeds, 20 random policies, into docs/
+
+Data are scikit-learn's digits, 8 x 8 pixels, 100 of them to train on; a seed is a split, a start of the model and an
+order of its examples. Eight augmentations keep the meaning of a digit; mirror, upside_down and quarter_turn do not.
+
+The tuner runs once with the plain loss pinned at 1, and once with all weights on a simplex: a policy. It is compared
+with no augmentation, with all of them at weight 1, and with the best of 20 random policies, chosen by validation log
+loss: the plain loss at 1, each augmentation left out with probability 1/2, else log-uniform in (0.01, 2), weight decay
+log-uniform in (1e-5, 1e-2). "Useful equal" stands for what an expert would do: the eight useful ones at weight 1, the
+harmful ones left out. Every run counts with its model at the epoch of least validation log loss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from augmentations import HARMFUL, USEFUL
+from common import ROOT, Batches, Record, Split, logloss, markdown, mean_interval, run_missing, train, with_interval
+from sklearn.datasets import load_digits
+from torch import nn
+
+from tuneloss import Box
+from tuneloss.torch import L2, Augmented, LinearLoss, OnlineTuner
+
+AUGMENTATIONS = USEFUL | HARMFUL
+NAMES = ("plain", *AUGMENTATIONS, "l2")
+NONE, EQUAL, EXPERT, RANDOM = "no augmentation", "all equal", "useful equal", "best random policy"
+PINNED, SIMPLEX = "online, plain pinned", "online, simplex"
+METHODS = (NONE, EQUAL, EXPERT, RANDOM, PINNED, SIMPLEX)
+LEARNING_RATE, BATCH, N_TRAIN = 3e-3, 25, 100
+MOST, MOST_L2 = 2.0, 1e-2  # the box; random policies draw from the same range
+DRAWS = 2  # of each augmentation, in an observation
+
+
+def digit_images(seed: int) -> Split:
+    """A fresh split: 100 images (1, 8, 8) in [0, 1] to train on, half of the rest to validate on, half to test on."""
+    data = load_digits()
+    order = np.random.default_rng(seed).permutation(len(data.target))
+    ends = [N_TRAIN, (len(order) + N_TRAIN) // 2]
+    x, y = torch.tensor(data.images / 16, dtype=torch.float32)[:, None], torch.tensor(data.target)
+    return Split("digits", 10, *((x[part], y[part]) for part in map(torch.from_numpy, np.split(order, ends))))
+
+
+def cnn(seed: int) -> nn.Module:
+    """Two convolutions, each with ReLU and pooling, and a linear layer: 12,010 parameters."""
+    torch.manual_seed(seed)
+    first = [nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+    second = [nn.Conv2d(16, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+    return nn.Sequential(*first, *second, nn.Flatten(), nn.Linear(256, 10))
+
+
+def augmented_loss(method: str, seed: int, draw: int | None) -> LinearLoss:
+    """The loss of a method, with the weights it begins with."""
+    terms = {"plain": logloss} | {name: Augmented(f) for name, f in AUGMENTATIONS.items()} | {"l2": L2()}
+    if method == SIMPLEX:
+        # Not all equal, as it would be by default: a weight decay of 1/13 would shrink the model to nothing.
+        return LinearLoss(terms, box=Box.simplex(NAMES), weights=dict.fromkeys(NAMES, 0.0) | {"plain": 1.0})
+    loss = LinearLoss(terms, box={"plain": 1.0} | dict.fromkeys(AUGMENTATIONS, (0.0, MOST)) | {"l2": (0.0, MOST_L2)})
+    if method in (EQUAL, EXPERT):
+        loss.set_weights(dict.fromkeys(AUGMENTATIONS if method == EQUAL else USEFUL, 1.0))
+    elif draw is not None:
+        loss.set_weights(random_policy(seed, draw))
+    return loss
+
+
+def random_policy(seed: int, draw: int) -> dict[str, float]:
+    """The `draw`-th random policy of a seed."""
+    rng = np.random.default_rng([seed, draw])
+    used = rng.random(len(AUGMENTATIONS)) < 0.5
+    weights = np.where(used, np.exp(rng.uniform(*np.log([0.01, MOST]), size=len(used))), 0.0)
+    l2 = float(np.exp(rng.uniform(*np.log([1e-5, MOST_L2]))))
+    return dict(zip(AUGMENTATIONS, weights.tolist(), strict=True)) | {"l2": l2}
+
+
+def run(key: Record) -> Record:
+    """One training run; a random policy is known by its draw."""
+    seed, online = key["seed"], key["method"] in (PINNED, SIMPLEX)
+    split, model = digit_images(seed), cnn(seed)
+    loss = augmented_loss(key["method"], seed, key["draw"])
+    tuners: list[OnlineTuner] = []
+
+    def tune(train: Batches, validation: Batches) -> OnlineTuner:
+        tuners.append(OnlineTuner(model, loss, logloss, train, validation, start="now", draws=DRAWS))
+        return tuners[0]
+
+    optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)
+    options = {"epochs": key["epochs"], "seed": seed, "batch_size": BATCH, "tune": tune if online else None}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Tuning may hurt")  # the best-validation epoch is reported anyway
+        found = train(split, model, loss, optimizer, **options)
+    record = found.summary()
+    if online:
+        history = tuners[0].history
+        record["weights"] = {name: [float(f"{r.weights[name]:.4g}") for r in history] for name in NAMES}
+        record["tuner_seconds"] = round(sum(r.seconds for r in history), 3)
+    else:
+        record["weights"] = {name: float(f"{weight:.4g}") for name, weight in loss.as_dict().items()}
+    return record
+
+
+def keys(seeds: Sequence[int], epochs: int, draws: int) -> list[Record]:
+    """What names each run."""
+    each = [(m, draw) for m in METHODS for draw in (range(draws) if m == RANDOM else [None])]
+    return [{"method": m, "seed": seed, "draw": draw, "epochs": epochs} for seed in seeds for m, draw in each]
+
+
+def by_seed(records: Sequence[Record], method: str) -> list[Record]:
+    """One record a seed, in order of seeds; of random policies the chosen one, with the seconds of all."""
+    chosen = []
+    for seed in sorted({r["seed"] for r in records}):
+        runs = [r for r in records if r["seed"] == seed and r["method"] == method]
+        best = min(runs, key=lambda r: r["validation_loss"])
+        chosen.append({**best, **{name: sum(r[name] for r in runs) for name in ("seconds", "cpu_seconds")}})
+    return chosen
+
+
+def mean_weights(record: Record) -> dict[str, float]:
+    """The weights that the reported model was trained with: an online run's, as the mean up to its best epoch."""
+    return {n: float(np.mean(np.atleast_1d(w)[: record["best_epoch"]])) for n, w in record["weights"].items()}
+
+
+def table(records: Sequence[Record]) -> str:
+    """Mean and 95% interval over seeds, and the differences of the online runs from each method, seed by seed."""
+    rows = []
+    for method in METHODS:
+        own = by_seed(records, method)
+        cells = [with_interval([r[name] for r in own]) for name in ("validation_loss", "test_loss", "test_error")]
+        for online in (PINNED, SIMPLEX):
+            pairs = zip(by_seed(records, online), own, strict=True)
+            cells.append("" if method == online else with_interval([a["test_loss"] - b["test_loss"] for a, b in pairs]))
+        seconds = [f"{mean_interval([r[name] for r in own])[0]:.1f}" for name in ("seconds", "cpu_seconds")]
+        rows.append([method, *cells, *seconds])
+    header = ["method", "validation log loss", "test log loss", "test error"]
+    return markdown([*header, "pinned minus it, test", "simplex minus it, test", "seconds", "of processor"], rows)
+
+
+def weights_table(records: Sequence[Record]) -> str:
+    """Mean over seeds of the weights that the reported models were trained with."""
+    columns = [[mean_weights(r) for r in by_seed(records, method)] for method in (PINNED, SIMPLEX, RANDOM)]
+    rows = []
+    for name in NAMES:
+        label = f"{name} (harmful)" if name in HARMFUL else name
+        rows.append([label, *(with_interval([w[name] for w in column], digits=3) for column in columns)])
+    return markdown(["weight", PINNED, SIMPLEX, RANDOM], rows)
+
+
+def draw_figure(records: Sequence[Record], path: Path) -> None:
+    """Test log loss by method with 95% intervals and a point a seed; learned weights by augmentation."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.2), layout="constrained")
+    for place, method in enumerate(METHODS):
+        losses = [r["test_loss"] for r in by_seed(records, method)]
+        mean, half = mean_interval(losses)
+        color = "tab:blue" if method in (PINNED, SIMPLEX) else "tab:gray"
+        left.errorbar(mean, place, xerr=np.nan_to_num(half), fmt="o", color=color, capsize=4)
+        left.plot(losses, [place + 0.2] * len(losses), "|", color=color, alpha=0.6)
+    left.set(title="test log loss at the best-validation epoch", yticks=range(len(METHODS)), yticklabels=METHODS)
+    left.invert_yaxis()
+    places = np.arange(len(AUGMENTATIONS))
+    for shift, (method, color) in enumerate(((PINNED, "tab:blue"), (SIMPLEX, "tab:orange"))):
+        found = [mean_weights(r) for r in by_seed(records, method)]
+        means, halves = np.array([mean_interval([w[name] for w in found]) for name in AUGMENTATIONS]).T
+        error = np.nan_to_num(np.stack([np.minimum(halves, means), halves]))
+        right.bar(places + 0.4 * shift, means, 0.4, yerr=error, color=color, label=method, capsize=2)
+    right.set(title="learned weights; the last three are harmful")
+    right.set_xticks(places + 0.2, list(AUGMENTATIONS), rotation=45, ha="right")
+    right.legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def main(argv: Sequence[str] | None = None) -> str:
+    """Run what is missing, draw, and return the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true", help="the committed figures")
+    parser.add_argument("--seeds", type=int, nargs="+", help="instead of 0 (0 to 4 with --full)")
+    parser.add_argument("--epochs", type=int, help="instead of 6 (100 with --full)")
+    parser.add_argument("--out", type=Path, help="folder for results/ and images/ (default: docs, or build/examples)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    given = parser.parse_args(argv)
+    out = given.out or ROOT / ("docs" if given.full else "build/examples")
+    seeds, epochs = given.seeds or range(5 if given.full else 1), given.epochs or (100 if given.full else 6)
+    wanted = keys(list(seeds), epochs, draws=20 if given.full else 2)
+    records = run_missing(out / "results" / "cnn_augmentations.jsonl", wanted, run, given.jobs)
+    draw_figure(records, out / "images" / "cnn_augmentations.png")
+    return table(records) + "\n" + weights_table(records)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(main())

@@ -1,0 +1,306 @@
+"""What the examples share: data, models, one training run, and results that survive a killed process."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import joblib
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from scipy import stats
+from threadpoolctl import threadpool_limits
+from torch import Tensor, nn
+
+from tuneloss.paper.datasets import digits
+
+ROOT = Path(__file__).resolve().parents[1]
+DIGITS = "digits, 100 training examples"  # what stands in for the features when there is no TUNELOSS_DATA
+
+Examples = tuple[Tensor, Tensor]  # inputs (N, D) and labels (N,)
+Record = dict[str, Any]
+
+
+# Data
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Labelled examples to train on, to validate on and to test on."""
+
+    name: str
+    n_classes: int
+    train: Examples
+    validation: Examples
+    test: Examples
+
+    @property
+    def n_inputs(self) -> int:
+        return self.train[0].shape[1]
+
+
+@lru_cache(maxsize=2)
+def load(name: str, folder: str | None, *, standardize: bool = True) -> Split:
+    """The features file `name`.npz of a folder, standardised by its training part or as it is; digits without a folder.
+
+    The file holds `features` (N, D), `labels` (N,) and `split` (N,): 0 for training, 1 for validation, 2 for
+    test. A feature that is constant in training is only centred. Digits have a fixed split too, so that a
+    seed means the same on both: where the model starts and the order of its examples.
+    """
+    if not folder:
+        given = digits(0)
+        parts = [(given.train_x, given.train_y), (given.validation_x, given.validation_y), (given.test_x, given.test_y)]
+        name = DIGITS
+    else:
+        with np.load(Path(folder) / f"{name}.npz") as file:
+            x, y, split = file["features"].astype(np.float32), file["labels"].astype(np.int64), file["split"]
+        mean, spread = x[split == 0].mean(axis=0), x[split == 0].std(axis=0)
+        x = (x - mean) / np.where(spread > 0, spread, 1.0) if standardize else x
+        parts = [(x[split == part], y[split == part]) for part in range(3)]
+    tensors = [(torch.tensor(x, dtype=torch.float32), torch.tensor(y)) for x, y in parts]
+    return Split(name, int(max(y.max() for _, y in tensors)) + 1, *tensors)
+
+
+class Batches:
+    """Batches of examples, in a new order each time if a seed is given: a DataLoader without its cost an example."""
+
+    def __init__(self, examples: Examples, size: int, *, seed: int | None = None) -> None:
+        self.examples, self.size = examples, size
+        self.generator = None if seed is None else torch.Generator().manual_seed(seed)
+
+    def __len__(self) -> int:
+        return -(-len(self.examples[1]) // self.size)
+
+    def __iter__(self) -> Iterator[Examples]:
+        x, y = self.examples
+        if self.generator is not None:
+            order = torch.randperm(len(y), generator=self.generator)
+            x, y = x[order], y[order]
+        return zip(x.split(self.size), y.split(self.size), strict=True)
+
+
+# Models
+
+
+def softmax(split: Split, seed: int) -> nn.Module:
+    """Softmax regression, started at 0."""
+    torch.manual_seed(seed)
+    model = nn.Linear(split.n_inputs, split.n_classes)
+    nn.init.zeros_(model.weight)
+    nn.init.zeros_(model.bias)
+    return model
+
+
+def mlp(split: Split, seed: int, hidden: int = 128) -> nn.Module:
+    """D - 128 - C with ReLU, started as PyTorch does."""
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(split.n_inputs, hidden), nn.ReLU(), nn.Linear(hidden, split.n_classes))
+
+
+def logloss(model: nn.Module, batch: Examples) -> Tensor:
+    """Mean log loss over the batch."""
+    return F.cross_entropy(model(batch[0]), batch[1])
+
+
+# One run
+
+
+class Tuner(Protocol):
+    """What `train` needs of a tuner."""
+
+    def step(self) -> object: ...
+
+
+@dataclass(frozen=True)
+class Run:
+    """Mean log loss (`*_loss`) and top-1 error (`*_error`) after each epoch, and what it took.
+
+    Seconds are of what a user needs: training, validation, tuning. The processor's seconds are of this process, so
+    they do not grow when others use the machine.
+    """
+
+    curves: Mapping[str, list[float]]
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def best_epoch(self) -> int:
+        """Index of the epoch of least validation log loss. An epoch without a finite one is never it."""
+        return int(np.argmin(np.nan_to_num(self.curves["validation_loss"], nan=np.inf)))
+
+    def summary(self) -> Record:
+        """Every curve at the best-validation epoch, the log losses of the last one too, and seconds."""
+        at_best = {name: curve[self.best_epoch] for name, curve in self.curves.items()}
+        at_last = {f"last_{name}": curve[-1] for name, curve in self.curves.items() if name.endswith("loss")}
+        took = {"seconds": round(self.seconds, 3), "cpu_seconds": round(self.cpu_seconds, 3)}
+        return {"best_epoch": self.best_epoch + 1, **at_best, **at_last, **took}
+
+
+def train(
+    split: Split,
+    model: nn.Module,
+    loss: Callable[[nn.Module, Examples], Tensor],
+    optimizer: torch.optim.Optimizer,
+    *,
+    epochs: int,
+    seed: int,
+    batch_size: int = 32,
+    tune: Callable[[Batches, Batches], Tuner] | None = None,
+    after_epoch: Callable[[int, Any], None] | None = None,
+    parts: Sequence[str] = ("validation", "test"),
+) -> Run:
+    """Train, and measure the model after each epoch.
+
+    tune: called with the training and the validation loader; makes the tuner whose step() ends each epoch.
+    after_epoch: called with the number of epochs done and the tuner, to look at it.
+    parts: of the split, measured each epoch.
+    """
+    torch.manual_seed(seed)
+    loader, validation = Batches(split.train, batch_size, seed=seed), Batches(split.validation, 512)
+    tuner = tune(loader, validation) if tune else None
+    curves: dict[str, list[float]] = {f"{part}_{measure}": [] for part in parts for measure in ("loss", "error")}
+    took = np.zeros(2)
+    for epoch in range(epochs):
+        start = clocks()
+        for batch in loader:
+            optimizer.zero_grad()
+            loss(model, batch).backward()
+            optimizer.step()
+        took += clocks() - start
+        for part in parts:
+            start = clocks()
+            for measure, value in zip(("loss", "error"), measured(model, getattr(split, part)), strict=True):
+                curves[f"{part}_{measure}"].append(value)
+            took += (part == "validation") * (clocks() - start)
+        if tuner is not None:
+            start = clocks()
+            tuner.step()
+            took += clocks() - start
+        if after_epoch is not None:
+            after_epoch(epoch + 1, tuner)
+    return Run(curves, float(took[0]), float(took[1]))
+
+
+def clocks() -> NDArray[np.float64]:
+    """Seconds on the wall, and of the processor."""
+    return np.array([time.perf_counter(), time.process_time()])
+
+
+@torch.no_grad()
+def measured(model: nn.Module, examples: Examples) -> tuple[float, float]:
+    """Mean log loss and share of wrong labels."""
+    model.eval()
+    logits = model(examples[0])
+    model.train()
+    wrong = (logits.argmax(dim=1) != examples[1]).double().mean()
+    return round(float(F.cross_entropy(logits.double(), examples[1])), 6), round(float(wrong), 6)
+
+
+# Results
+
+
+def run_missing(path: Path, keys: Sequence[Record], run: Callable[[Record], Record], jobs: int = 1) -> list[Record]:
+    """One record {**key, **run(key)} for each key, in order; those already in the file are not run again.
+
+    Each is appended to the file, one JSON object a line, as soon as it is there: a killed process continues.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    done = {_name(record, keys[0]): record for record in read_records(path) if set(keys[0]) <= set(record)}
+    missing = [key for key in keys if _name(key, key) not in done]
+    say(f"{path}: {len(keys) - len(missing)} of {len(keys)} runs are there, {len(missing)} to do")
+    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
+    with path.open("a", encoding="utf-8") as file:
+        for count, record in enumerate(parallel(joblib.delayed(_run_one)(run, key) for key in missing), start=1):
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+            done[_name(record, keys[0])] = record
+            say(f"{count}/{len(missing)}  {shown(record)}")
+    return [done[_name(key, key)] for key in keys]
+
+
+def _run_one(run: Callable[[Record], Record], key: Record) -> Record:
+    torch.set_num_threads(1)  # processes share the cores; on small matrices, more threads wait for each other
+    with threadpool_limits(1):
+        return {**key, **run(key)}
+
+
+def read_records(path: Path) -> list[Record]:
+    """The records of a file; a last line that was cut short is not one, and is removed."""
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        path.write_text(whole, encoding="utf-8")
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def _name(record: Record, key: Record) -> str:
+    return json.dumps({name: record[name] for name in sorted(key)})
+
+
+def shown(record: Record) -> str:
+    """A record in one line: what is short."""
+    return "  ".join(f"{name}={value}" for name, value in record.items() if isinstance(value, str | int | float))
+
+
+def say(text: str) -> None:
+    """Progress, for whoever watches."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean, and half the width of its 95% t interval (NaN for a single value).
+
+    For two methods on the same seeds, give the differences seed by seed.
+    """
+    n = len(values)
+    half = stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / math.sqrt(n) if n > 1 else math.nan
+    return float(np.mean(values)), float(half)
+
+
+def with_interval(values: Sequence[float], digits: int = 4) -> str:
+    """0.1234 ± 0.0056, or the value alone if there is one."""
+    mean, half = mean_interval(values)
+    return f"{mean:.{digits}f}" + (f" ± {half:.{digits}f}" if len(values) > 1 else "")
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+# Command line
+
+
+def arguments(doc: str | None, name: str, argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """--full, --seeds, --data, --out, --jobs. Results of a --full run belong in docs/, of a small one in build/."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true", help="the committed figures: all epochs, 5 seeds")
+    parser.add_argument("--seeds", type=int, nargs="+", help="instead of 0 (0 to 4 with --full)")
+    parser.add_argument(
+        "--data", default=os.environ.get("TUNELOSS_DATA"), help="folder of features files (default: TUNELOSS_DATA)"
+    )
+    parser.add_argument("--out", type=Path, help="folder for results/ and images/ (default: docs, or build/examples)")
+    parser.add_argument("--epochs", type=int, help="instead of the usual number")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    given = parser.parse_args(argv)
+    given.seeds = given.seeds or list(range(5 if given.full else 1))
+    given.out = given.out or ROOT / ("docs" if given.full else "build/examples")
+    given.results, given.image = given.out / "results" / f"{name}.jsonl", given.out / "images" / f"{name}.png"
+    if not given.data:
+        say(f"TUNELOSS_DATA is not set: running on {DIGITS}, instead of image features.")
+    return given

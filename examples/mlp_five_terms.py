@@ -1,0 +1,201 @@
+"""One run of an MLP that tunes the weights of five loss terms, against early stopping and 20 random full runs.
+
+    log loss + l1 |w|_1 + l2 |w|_2^2 + smooth * uniform labels + dropout * log loss under dropout
+             + noise * log loss on noisy inputs
+
+python examples/mlp_five_terms.py            small: one seed; on scikit-learn's digits if TUNELOSS_DATA is not set
+python examples/mlp_five_terms.py --full     nct_crc_he_3class and tf_flowers, 40 epochs, 5 seeds, into docs/
+
+Every run counts with its model at the epoch of least validation log loss. The best random run is that of least
+validation log loss among 20 (small: 3) that draw their weights log-uniformly from the box that the tuner has.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from common import (
+    Record,
+    arguments,
+    load,
+    logloss,
+    markdown,
+    mean_interval,
+    mlp,
+    run_missing,
+    train,
+    with_interval,
+)
+from torch import Tensor
+
+from tuneloss.torch import L1, L2, Augmented, Dropout, LinearLoss, OnlineTuner, UniformLabels
+
+LEARNING_RATE, ON_DIGITS = 1e-3, 1e-2  # Adam's own default; digits overfit at theirs
+SLOW = 3e-4  # for early stopping the best of 1e-4, 3e-4 and 1e-3, on seeds that are not reported
+DATASETS = ("nct_crc_he_3class", "tf_flowers")
+PLAIN, RANDOM, ONLINE = "early stopping", "best random run", "one online run"
+PLAIN_SLOW = f"early stopping, rate {SLOW:g}"
+
+# From, to: random search draws log-uniformly between them; the tuner's box is from 0. The data terms are means, the
+# penalties sums over parameters.
+RANGES = {
+    "smooth": (1e-3, 1.0),
+    "dropout": (1e-2, 10.0),
+    "noise": (1e-2, 10.0),
+    "l1": (1e-6, 1e-2),
+    "l2": (1e-5, 1e-1),
+}
+
+
+def add_noise(x: Tensor) -> Tensor:
+    """Features have standard deviation 1, and so has the noise."""
+    return x + torch.randn_like(x)
+
+
+def five_terms() -> LinearLoss:
+    """Log loss, pinned at 1, and five terms to tune, at 0 to begin with."""
+    terms = {
+        "logloss": logloss,
+        "smooth": UniformLabels(),
+        "dropout": Dropout(0.5),
+        "noise": Augmented(add_noise),
+        "l1": L1(),
+        "l2": L2(),
+    }
+    return LinearLoss(terms, box={"logloss": 1.0} | {name: (0.0, high) for name, (_, high) in RANGES.items()})
+
+
+def random_weights(seed: int, draw: int) -> dict[str, float]:
+    """The `draw`-th log-uniform choice of a seed."""
+    rng = np.random.default_rng([seed, draw])
+    return {name: float(np.exp(rng.uniform(*np.log(ends)))) for name, ends in RANGES.items()}
+
+
+def run(key: Record, *, folder: str | None) -> Record:
+    """One training run; a random one is known by its draw."""
+    seed, online = key["seed"], key["method"] == ONLINE
+    split = load(key["dataset"], folder)
+    model, loss = mlp(split, seed), five_terms()
+    if key["draw"] is not None:
+        loss.set_weights(random_weights(seed, key["draw"]))
+    tuners: list[OnlineTuner] = []
+
+    def tune(train: object, validation: object) -> OnlineTuner:
+        tuners.append(OnlineTuner(model, loss, logloss, train, validation))
+        return tuners[0]
+
+    optimizer = torch.optim.Adam(model.parameters(), lr=key["learning_rate"], fused=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Tuning may hurt")  # the best-validation epoch is reported anyway
+        found = train(split, model, loss, optimizer, epochs=key["epochs"], seed=seed, tune=tune if online else None)
+    record = found.summary()
+    if key["draw"] is None:
+        record |= {"validation_curve": found.curves["validation_loss"], "test_curve": found.curves["test_loss"]}
+    if online:
+        history = tuners[0].history
+        record["weights"] = {n: [float(f"{r.weights[n]:.4g}") for r in history] for n in RANGES}
+        record["tuner_seconds"] = round(sum(r.seconds for r in history), 3)
+    elif key["draw"] is not None:
+        record["weights"] = {name: float(f"{value:.4g}") for name, value in loss.as_dict().items() if name in RANGES}
+    return record
+
+
+def keys(datasets: Sequence[str], seeds: Sequence[int], rate: float, epochs: int, draws: int) -> list[Record]:
+    """What names each run."""
+    methods = [(PLAIN, None, rate), (PLAIN_SLOW, None, SLOW), (ONLINE, None, rate)]
+    methods += [(RANDOM, draw, rate) for draw in range(draws)]
+    return [
+        {"dataset": dataset, "method": method, "seed": seed, "draw": draw, "learning_rate": own, "epochs": epochs}
+        for dataset in datasets
+        for seed in seeds
+        for method, draw, own in methods
+    ]
+
+
+def by_seed(records: Sequence[Record], dataset: str, method: str) -> list[Record]:
+    """One record a seed, in order of seeds; of random runs the chosen one, with the seconds of all."""
+    own = [r for r in records if r["dataset"] == dataset]
+    seeds = sorted({r["seed"] for r in own})
+    if method != RANDOM:
+        return [next(r for r in own if r["seed"] == seed and r["method"] == method) for seed in seeds]
+    chosen = []
+    for seed in seeds:
+        runs = [r for r in own if r["seed"] == seed and r["method"] == RANDOM]
+        best = min(runs, key=lambda r: r["validation_loss"])
+        chosen.append({**best, **{name: sum(r[name] for r in runs) for name in ("seconds", "cpu_seconds")}})
+    return chosen
+
+
+def table(records: Sequence[Record]) -> str:
+    """Mean and 95% interval over seeds, and the differences from the online run, seed by seed."""
+    rows = []
+    for dataset in dict.fromkeys(r["dataset"] for r in records):
+        online = by_seed(records, dataset, ONLINE)
+        for method in (PLAIN, PLAIN_SLOW, RANDOM, ONLINE):
+            own = by_seed(records, dataset, method)
+            lower = [a["test_loss"] - b["test_loss"] for a, b in zip(online, own, strict=True)]
+            compared = f"{with_interval(lower)}; {sum(d <= 0 for d in lower)} of {len(lower)}"
+            rows.append(
+                [
+                    dataset,
+                    method,
+                    *(with_interval([r[name] for r in own]) for name in ("validation_loss", "test_loss", "test_error")),
+                    "" if method == ONLINE else compared,
+                    f"{mean_interval([r['seconds'] for r in own])[0]:.1f}",
+                    f"{mean_interval([r['cpu_seconds'] for r in own])[0]:.1f}",
+                ]
+            )
+    header = ("data", "method", "validation log loss", "test log loss", "test error")
+    compared = "online minus it, test log loss; seeds with online not above"
+    return markdown([*header, compared, "seconds", "of processor"], rows)
+
+
+def draw_figure(records: Sequence[Record], path: Path) -> None:
+    """For each data set: test log loss by epoch, and the weights that were learned (first seed)."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+
+    datasets = list(dict.fromkeys(r["dataset"] for r in records))
+    figure, axes = plt.subplots(
+        len(datasets), 2, figsize=(10, 3.6 * len(datasets)), squeeze=False, layout="constrained"
+    )
+    for (left, right), dataset in zip(axes, datasets, strict=True):
+        for method, color in ((PLAIN, "tab:gray"), (ONLINE, "tab:blue")):
+            curves = np.array([r["test_curve"] for r in by_seed(records, dataset, method)])
+            epochs = np.arange(1, curves.shape[1] + 1)
+            left.plot(epochs, curves.mean(axis=0), color=color, label="no terms" if method == PLAIN else method)
+            left.fill_between(epochs, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.2, lw=0)
+        chosen = mean_interval([r["test_loss"] for r in by_seed(records, dataset, RANDOM)])[0]
+        left.axhline(chosen, color="tab:orange", ls="--", label=RANDOM)
+        left.set(title=dataset, xlabel="epoch", ylabel="test log loss")
+        left.legend()
+        for name, values in by_seed(records, dataset, ONLINE)[0]["weights"].items():
+            right.plot(np.arange(1, len(values) + 1), np.maximum(values, RANGES[name][0] / 10), label=name)
+        right.set(title="learned weights, first seed", xlabel="epoch", yscale="log")
+        right.legend(ncols=2)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def main(argv: Sequence[str] | None = None) -> str:
+    """Run what is missing, draw, and return the table."""
+    given = arguments(__doc__, "mlp_five_terms", argv)
+    datasets = DATASETS if given.data else ("digits",)
+    epochs, draws = given.epochs or (40 if given.full else 15), 20 if given.full else 3
+    wanted = keys(datasets, given.seeds, LEARNING_RATE if given.data else ON_DIGITS, epochs, draws)
+    records = run_missing(given.results, wanted, partial(run, folder=given.data), given.jobs)
+    draw_figure(records, given.image)
+    return table(records)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(main())
