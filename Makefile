@@ -39,8 +39,9 @@ format: setup ## let ruff rewrite the code: safe fixes and format
 
 check: lint test ## all that must pass before a change goes in
 
-bench: setup ## speed of learn_loss, as ratios
+bench: setup ## speed of learn_loss and of tuning inside one run, as ratios
 	$(BIN)/python benchmarks/learn_loss.py
+	$(BIN)/python benchmarks/online.py
 
 clean: ## remove .venv, caches and builds
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
