@@ -42,9 +42,9 @@ DATASETS = ("nct_crc_he_3class", "tf_flowers")
 PLAIN, RANDOM, ONLINE = "early stopping", "best random run", "one online run"
 PLAIN_SLOW = f"early stopping, rate {SLOW:g}"
 
-# From, to: random search draws log-uniformly between them; the tuner's box is from 0. Between them lies what helped when
-# each term was tried alone, on seeds that are not reported: wider ranges would make random search worse. The data terms
-# are means, the penalties sums over parameters.
+# From, to: random search draws log-uniformly between them; the tuner's box is from 0. Between them lies what helped
+# when each term was tried alone, on seeds that are not reported: wider ranges would make random search worse. The data
+# terms are means, the penalties sums over parameters.
 RANGES = {
     "smooth": (1e-3, 0.1),
     "dropout": (0.1, 10.0),

@@ -13,6 +13,7 @@ import clarabel
 import numpy as np
 import piqp
 from scipy import sparse
+from scipy.linalg import lu_factor, lu_solve
 
 from tuneloss.core.checks import Array
 
@@ -163,8 +164,9 @@ def _polish(p: Problem, solution: Solution) -> Solution:
     damped = kkt + 1e-9 * np.diag(np.r_[np.ones(n), -np.ones(q)])
     right = np.concatenate([-p.c, p.b, p.h[active]])
     point = np.concatenate([solution.x, solution.y, solution.z[active]])
+    factors = lu_factor(damped)
     for _ in range(3):
-        point = point + np.linalg.solve(damped, right - kkt @ point)
+        point = point + lu_solve(factors, right - kkt @ point)
     z = np.zeros_like(solution.z)
     z[active] = point[n + p.b.size :]
     polished = replace(solution, x=point[:n], y=point[n : n + p.b.size], z=z)
