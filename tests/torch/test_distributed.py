@@ -27,19 +27,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from tuneloss import Observation
 from tuneloss.torch import L1, L2, ConvexPiecewiseLinear, LinearLoss, UniformLabels, observe
-from tuneloss.torch.distributed import (
-    bare,
-    clean_name,
-    gradient_divisors,
-    group_of,
-    in_step,
-    is_sharded,
-    local,
-    reshard,
-    sharded_gradient,
-    sum_over,
-)
+from tuneloss.torch.distributed import group_of, in_step, sum_over
+from tuneloss.torch.shards import gradient_divisors, is_sharded, local, reshard, sharded_gradient
 from tuneloss.torch.terms import cross_entropy
+from tuneloss.torch.wrappers import bare, clean_name
 
 RANKS = (0, 1)
 TRAIN = ((5, 3), (4, 8))  # sizes of the batches that each process reads

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from tuneloss.torch.distributed import local
 from tuneloss.torch.hinges import bin_sums, bins, hinge_matrix, hinge_values
 from tuneloss.torch.penalties import OneWeightAGroup, Penalty
 from tuneloss.torch.piecewise import ConvexPiecewiseLinear
+from tuneloss.torch.shards import local
 
 BLOCK = 1 << 15  # parameters at a time
 

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from tuneloss.core.box import Box
 from tuneloss.errors import InvalidInput
 from tuneloss.torch.boxes import Bounds, loss_box, weight_names
-from tuneloss.torch.distributed import reshard
 from tuneloss.torch.penalties import Penalty
 from tuneloss.torch.piecewise import ConvexPiecewiseLinear
 from tuneloss.torch.select import trainable
+from tuneloss.torch.shards import reshard
 from tuneloss.torch.source import Source
 from tuneloss.torch.terms import Batch, SharedForward, Term
 

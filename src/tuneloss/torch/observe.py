@@ -17,26 +17,16 @@ from tuneloss.core.checks import as_integer
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput, NotFinite
 from tuneloss.torch.batches import Count, batches, check_count, check_loader, merged, number_of, saved_bytes, size
-from tuneloss.torch.distributed import (
-    bare,
-    eagerly,
-    gradient_divisors,
-    group_of,
-    in_step,
-    is_sharded,
-    reshard,
-    sharded_gradient,
-    share_buffers,
-    sum_over,
-    together,
-)
+from tuneloss.torch.distributed import group_of, in_step, share_buffers, sum_over, together
 from tuneloss.torch.gram import gram_and_values
 from tuneloss.torch.loss import LinearLoss
 from tuneloss.torch.piecewise import ConvexPiecewiseLinear
 from tuneloss.torch.preserve import in_eval_mode, preserved, seed_everything, seed_loaders
 from tuneloss.torch.select import Select, matches, trainable
+from tuneloss.torch.shards import gradient_divisors, is_sharded, reshard, sharded_gradient
 from tuneloss.torch.source import check_scalar
 from tuneloss.torch.terms import Batch
+from tuneloss.torch.wrappers import bare, eagerly
 
 ROOM = 32 * 2**20  # bytes: small batches are put together until what they save for their gradients takes this much
 TOGETHER = 32  # batches, at most

@@ -20,13 +20,13 @@ from tuneloss.core.learn import LearnedLoss, check_objective, learn_loss
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput, SolverError
 from tuneloss.torch.batches import Count, check_count, check_loader
-from tuneloss.torch.distributed import bare
 from tuneloss.torch.history import Record, frame
 from tuneloss.torch.loss import LinearLoss
 from tuneloss.torch.observe import Error, observe
 from tuneloss.torch.penalties import L2
 from tuneloss.torch.piecewise import ConvexPiecewiseLinear
 from tuneloss.torch.select import Select, trainable
+from tuneloss.torch.wrappers import bare
 
 Start = Literal["now", "rise"]
 Constraints = Literal["all", "window", "none"]

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor, nn
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.distributed import is_shard
 from tuneloss.torch.select import Patterns, Select, in_groups
+from tuneloss.torch.shards import is_shard
 
 
 class Penalty(nn.Module):

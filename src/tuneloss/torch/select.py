@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from torch import Tensor, nn
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.distributed import bare, clean_name
+from tuneloss.torch.wrappers import bare, clean_name
 
 Patterns = str | Sequence[str]
 Select = Patterns | Callable[[str, Tensor], bool]
