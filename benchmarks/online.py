@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -133,10 +134,7 @@ def piecewise_step(quick: bool) -> None:
     torch.manual_seed(0)
     mlp = nn.Sequential(nn.Linear(700, 700), nn.ReLU(), nn.Linear(700, 700), nn.ReLU(), nn.Linear(700, 100))
     widths = (3, 64, 128, 256, 256)
-    blocks = [
-        (nn.Conv2d(a, b, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))
-        for a, b in zip(widths[:-1], widths[1:], strict=True)
-    ]
+    blocks = [(nn.Conv2d(a, b, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)) for a, b in pairwise(widths)]
     cnn = nn.Sequential(*(layer for block in blocks for layer in block), nn.Flatten(), nn.Linear(1024, 100))
     print("\nA training step with ConvexPiecewiseLinear(50), Adam, against the step with L2:")
     for name, model, inputs in (("MLP", mlp, (128, 700)), ("CNN", cnn, (32, 3, 32, 32))):
