@@ -3,7 +3,7 @@
     plain * log loss + sum over augmentations of weight * log loss on augmented images + l2 * |w|_2^2
 
 python examples/cnn_augmentations.py            small: one seed, few epochs; only to see that it works
-python examples/cnn_augmentations.py --full     60 epochs, 5 seeds, 20 random policies, into docs/
+python examples/cnn_augmentations.py --full     100 epochs, 5 seeds, 20 random policies, into docs/
 
 Data are scikit-learn's digits, 8 x 8 pixels, 100 of them to train on; a seed is a split, a start of the model and an
 order of its examples. Eight augmentations keep the meaning of a digit; mirror, upside_down and quarter_turn do not.
@@ -190,12 +190,12 @@ def main(argv: Sequence[str] | None = None) -> str:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="the committed figures")
     parser.add_argument("--seeds", type=int, nargs="+", help="instead of 0 (0 to 4 with --full)")
-    parser.add_argument("--epochs", type=int, help="instead of 6 (60 with --full)")
+    parser.add_argument("--epochs", type=int, help="instead of 6 (100 with --full)")
     parser.add_argument("--out", type=Path, help="folder for results/ and images/ (default: docs, or build/examples)")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     given = parser.parse_args(argv)
     out = given.out or ROOT / ("docs" if given.full else "build/examples")
-    seeds, epochs = given.seeds or range(5 if given.full else 1), given.epochs or (60 if given.full else 6)
+    seeds, epochs = given.seeds or range(5 if given.full else 1), given.epochs or (100 if given.full else 6)
     wanted = keys(list(seeds), epochs, draws=20 if given.full else 2)
     records = run_missing(out / "results" / "cnn_augmentations.jsonl", wanted, run, given.jobs)
     draw_figure(records, out / "images" / "cnn_augmentations.png")
