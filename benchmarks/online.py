@@ -15,11 +15,11 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "
 os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"  # tensors go back to the system when freed, so that peaks can be seen
 
 import argparse
-import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -182,17 +182,20 @@ def piecewise_gram(quick: bool) -> None:
     def by_bins() -> Tensor:
         return gram_and_values(params, [("learned", term, at)], {100: {"x": gradient}}, 100)[0]
 
-    def by_jacobian() -> Tensor:
-        knots = term.knots[0]
-        distance = x.unsqueeze(1) - knots
-        jacobian = torch.cat([(distance > 0).float(), -(distance < 0).float(), gradient.unsqueeze(1)], dim=1)
+    def by_jacobian(dtype: torch.dtype) -> Tensor:
+        distance = x.unsqueeze(1) - term.knots[0]
+        columns = [(distance > 0).to(dtype), -(distance < 0).to(dtype), gradient.unsqueeze(1).to(dtype)]
+        jacobian = torch.cat(columns, dim=1)
         return jacobian.T @ jacobian
 
-    taken = side_by_side({"bins": by_bins, "jacobian": by_jacobian}, 3 if quick else 7)
-    gap = float((by_bins() - by_jacobian()).abs().max() / n)
-    print(f"\nThe gram of ConvexPiecewiseLinear(50) at n = {n}:")
-    print(f"  an explicit float32 Jacobian takes {taken['jacobian'] / taken['bins']:.0f} times as long", end="")
-    print(f"   ({1e3 * taken['bins']:.0f} ms; largest difference {gap:.0e} of n)")
+    dtypes = (torch.float32, torch.float64)
+    calls = {"bins": by_bins} | {str(dtype): partial(by_jacobian, dtype) for dtype in dtypes}
+    taken = side_by_side(calls, 3 if quick else 7)
+    gap = float((by_bins() - by_jacobian(torch.float64)).abs().max() / n)
+    print(f"\nThe gram of ConvexPiecewiseLinear(50), summed in float64, at n = {n} ({1e3 * taken['bins']:.0f} ms;")
+    print(f"largest difference {gap:.0e} of n); an explicit Jacobian takes so many times as long:")
+    for dtype in dtypes:
+        print(f"  in {dtype}: {taken[str(dtype)] / taken['bins']:.1f}")
 
 
 def memory(quick: bool) -> None:
@@ -230,19 +233,16 @@ def peak(what: str, million: int) -> None:
         def job() -> object:
             return observe_model(model, loss, log_loss, data, data)
 
-    before = _resident()
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = _status("VmRSS")
     job()
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(f"  {what:8} {(after - before) / size:.2f} (bound {bound})")
+    print(f"  {what:8} {(_status('VmHWM') - before) / size:.2f} (bound {bound})")
 
 
-def _resident() -> int:
-    """Bytes in memory now; the peak so far must not be above it, or it would hide the job's."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    now = pages * resource.getpagesize()
-    highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(f"  (before: {now / 2**20:.0f} MB, highest so far {highest / 2**20:.0f} MB)", file=sys.stderr)
-    return max(now, 0)
+def _status(field: str) -> int:
+    """Bytes in memory now (VmRSS), or at most so far (VmHWM)."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) * 1024
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import io
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -102,11 +103,31 @@ def test_each_step_is_learn_loss_of_what_was_observed(constraints):
         np.testing.assert_allclose(tuner.loss.numbers(), learned.weights, rtol=1e-6)
 
 
-def test_damping_keeps_a_part_of_the_old_weights():
+def test_damping_averages_losses_in_units_of_error():
+    """weights / scale is a moving average, the first time with the old weights at the new scale."""
     tuner = make_tuner(damping=0.75)
+    loss, unit = np.array(tuner.loss.numbers()), None
+    for learned in (run(tuner, 1)[0] for _ in range(4)):
+        new = np.append(learned.weights, 1.0) / learned.scale
+        old = np.append(loss, 1.0) * (new[-1] if unit is None else unit)
+        average = 0.75 * old + 0.25 * new
+        loss, unit = average[:-1] / average[-1], average[-1]
+        np.testing.assert_allclose(tuner.loss.numbers(), loss, rtol=1e-5)
+
+
+def test_a_step_that_explains_nothing_moves_little(monkeypatch):
+    """Its scale shoots up: a hundred times the weights move the loss by about as much as one time."""
+    tuner = make_tuner(damping=0.7)
+    run(tuner, 3)
     before = np.array(tuner.loss.numbers())
-    learned = run(tuner, 1)[0]
-    np.testing.assert_allclose(tuner.loss.numbers(), 0.75 * before + 0.25 * learned.weights, rtol=1e-6)
+
+    def wild(*args, **kwargs):
+        learned = learn_loss(*args, **kwargs)
+        return replace(learned, weights=np.array([1.0, 1.0, 1.0]), scale=1e3 / tuner._unit)
+
+    monkeypatch.setitem(OnlineTuner._learn.__globals__, "learn_loss", wild)
+    tuner.step()
+    assert np.abs(np.array(tuner.loss.numbers()) - before).max() < 1e-3
 
 
 def test_decay_lets_old_observations_count_less_and_then_not_at_all():

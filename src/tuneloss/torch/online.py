@@ -50,8 +50,9 @@ class OnlineTuner:
     window: how many of the last observations count in the cost; None for all.
     decay: how much less an observation counts than the next one, e.g. 0.9; None for equally.
     constraints: which observations the argmin constraints hold for: "all", those in the "window", or "none".
-    damping: how much of the old weights stays: weights = damping * weights + (1 - damping) * learned. One model tells
-        little, and errors of neighbouring epochs differ by luck; 0 sets what was learned, as in the paper.
+    damping: how much of the old loss stays: damping * old + (1 - damping) * learned, where each is weights / scale, a
+        loss in units of error: so a step whose scale shoots up, since no weights explain the error, moves little. One
+        model tells little, and errors of neighbouring epochs differ by luck; 0 sets what was learned, as in the paper.
     batches, validation_batches, params, draws, seed, merge: as for `observe`.
     keep_best: keep a copy of the model at its least error (or metric), for `restore_best`.
     patience: after so many steps in a row with an error 5% above the best, a warning says that tuning may hurt.
@@ -129,6 +130,7 @@ class OnlineTuner:
         self.keep_best = keep_best
         self.learned: LearnedLoss | None = None
         self._calls, self._tuning, self._warned_of = 0, False, -1
+        self._unit = 0.0  # average of 1 / scale, how much error a unit of loss is; 0 before the first
         self._observations: list[Observation] = []
         self._history: list[Record] = []
         self._best_model: dict[str, Any] = {}
@@ -176,8 +178,7 @@ class OnlineTuner:
         self._observations = self._without_old_grams(observations)
         self._history.append(record)
         if learned is not None:
-            kept = self.damping * np.array(self.loss.numbers())
-            self.loss.set_weights(kept + (1 - self.damping) * learned.weights)
+            self.loss.set_weights(self._damped(learned))
         if self.keep_best and self._best() == len(self._history) - 1:
             self._best_model = {name: _copy(value) for name, value in bare(self.model).state_dict().items()}
         record.seconds = time.perf_counter() - began
@@ -204,6 +205,7 @@ class OnlineTuner:
             "calls": self._calls,
             "tuning": self._tuning,
             "warned_of": self._warned_of,
+            "unit": self._unit,
             "observations": [o.to_dict() for o in self._observations],
             "history": [record.to_dict() for record in self._history],
             "best_model": dict(self._best_model),
@@ -221,12 +223,12 @@ class OnlineTuner:
                 )
             observations = [Observation.from_dict(record) for record in state["observations"]]
             history = [Record.from_dict(record) for record in state["history"]]
-            counters = int(state["calls"]), bool(state["tuning"]), int(state["warned_of"])
+            counters = int(state["calls"]), bool(state["tuning"]), int(state["warned_of"]), float(state["unit"])
             best_model = {str(name): _copy(value) for name, value in state["best_model"].items()}
             loss = state["loss"]
         self.loss.load_state_dict(loss)
         self._observations, self._history, self._best_model = observations, history, best_model
-        self._calls, self._tuning, self._warned_of = counters
+        self._calls, self._tuning, self._warned_of, self._unit = counters
         self.learned = None
 
     def _learn(self, observations: list[Observation]) -> tuple[LearnedLoss | None, str]:
@@ -246,6 +248,14 @@ class OnlineTuner:
             warnings.warn(f"The weights stay as they are, since {reason}", RuntimeWarning, stacklevel=3)
             return None, str(reason)
         return replace(learned, argmin=learned.argmin + first), learned.note
+
+    def _damped(self, learned: LearnedLoss) -> Array:
+        """The average of old and learned weights, each counted by 1 / scale."""
+        calibrated = learned.objective == "calibrated" and learned.scale > 0
+        unit = 1 / learned.scale if calibrated else self._unit or 1.0  # the paper's form has scales near 0
+        old, new = self.damping * (self._unit or unit), (1 - self.damping) * unit
+        self._unit = old + new
+        return np.asarray((old * np.array(self.loss.numbers()) + new * learned.weights) / self._unit)
 
     def _counts(self, m: int) -> Array:
         """How much each of m observations counts in the cost, the newest last."""
