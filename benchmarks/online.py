@@ -3,7 +3,7 @@
 python benchmarks/online.py            everything
 python benchmarks/online.py --quick    smaller sizes, to see that it works
 
-Set TUNELOSS_DATA for the MLP on tf_flowers; without it random features of the same shape are used.
+Set TUNELOSS_DATA for the MLP on tf_flowers; without it scikit-learn's digits are used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -26,10 +26,14 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tuneloss.torch import L1, L2, Augmented, ConvexPiecewiseLinear, Dropout, LinearLoss, OnlineTuner, UniformLabels
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+
+from common import Batches, load, logloss, mlp
+from mlp_five_terms import five_terms
+
+from tuneloss.torch import L1, L2, ConvexPiecewiseLinear, Dropout, LinearLoss, OnlineTuner, UniformLabels
 from tuneloss.torch import observe as observe_model
 from tuneloss.torch.gram import gram_and_values
 
@@ -48,62 +52,15 @@ def side_by_side(calls: dict[str, Callable[[], object]], repeats: int) -> dict[s
     return {name: float(np.median(taken)) for name, taken in seconds.items()}
 
 
-def log_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    return F.cross_entropy(model(batch[0]), batch[1])
-
-
-class Batches:
-    """Examples in a new order each time, in batches."""
-
-    def __init__(self, x: Tensor, y: Tensor, size: int, *, shuffle: bool) -> None:
-        self.x, self.y, self.size, self.shuffle = x, y, size, shuffle
-
-    def __len__(self) -> int:
-        return -(-len(self.y) // self.size)
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        order = torch.randperm(len(self.y)) if self.shuffle else torch.arange(len(self.y))
-        for part in order.split(self.size):
-            yield self.x[part], self.y[part]
-
-
-def features() -> tuple[str, list[tuple[Tensor, Tensor]]]:
-    """Training and validation examples of tf_flowers, or random ones of its shape."""
-    file = Path(os.environ.get("TUNELOSS_DATA", "")) / "tf_flowers.npz"
-    if not file.is_file():
-        return "random features", [(torch.randn(n, 1280), torch.randint(5, (n,))) for n in (1670, 1000)]
-    with np.load(file) as arrays:
-        x, y, split = arrays["features"].astype(np.float32), arrays["labels"].astype(np.int64), arrays["split"]
-    x = (x - x[split == 0].mean(axis=0)) / (x[split == 0].std(axis=0) + 1e-6)
-    return "tf_flowers", [(torch.tensor(x[split == part]), torch.tensor(y[split == part])) for part in (0, 1)]
-
-
-def five_terms() -> LinearLoss:
-    """The loss of examples/mlp_five_terms.py, every weight away from 0."""
-    loss = LinearLoss(
-        {
-            "logloss": log_loss,
-            "smooth": UniformLabels(),
-            "dropout": Dropout(0.5),
-            "noise": Augmented(lambda x: x + torch.randn_like(x)),
-            "l1": L1(),
-            "l2": L2(),
-        },
-        box={"logloss": 1.0, "smooth": (0, 1), "dropout": (0, 10), "noise": (0, 10), "l1": (0, 0.1), "l2": (0, 1)},
-    )
-    loss.set_weights({"smooth": 0.01, "dropout": 0.5, "noise": 0.5, "l1": 1e-6, "l2": 1e-4})
-    return loss
-
-
 def epoch_with_tuner(quick: bool) -> None:
     """An epoch and a step of the tuner, against an epoch with the same weights held fixed."""
     torch.manual_seed(0)
-    name, ((x, y), (x_validation, y_validation)) = features()
-    model = nn.Sequential(nn.Linear(1280, 128), nn.ReLU(), nn.Linear(128, 5))
-    loss, train = five_terms(), Batches(x, y, 32, shuffle=True)
-    validation = Batches(x_validation, y_validation, 500, shuffle=False)
+    split = load("tf_flowers", os.environ.get("TUNELOSS_DATA"))
+    model, loss = mlp(split, seed=0), five_terms()
+    train, validation = Batches(split.train, 32, seed=0), Batches(split.validation, 512)
     optimizer = torch.optim.Adam(model.parameters())
-    fixed = loss.as_dict()
+    fixed = {"smooth": 0.01, "dropout": 0.5, "noise": 0.5, "l1": 1e-6, "l2": 1e-4}
+    loss.set_weights(fixed)
 
     def epoch() -> None:
         for batch in train:
@@ -112,7 +69,7 @@ def epoch_with_tuner(quick: bool) -> None:
             optimizer.step()
 
     def tuned(**options: Any) -> Callable[[], None]:
-        tuner = OnlineTuner(model, loss, log_loss, train, validation, keep_best=True, patience=10**6, **options)
+        tuner = OnlineTuner(model, loss, logloss, train, validation, start="now", patience=10**6, **options)
 
         def call() -> None:
             epoch()
@@ -123,7 +80,7 @@ def epoch_with_tuner(quick: bool) -> None:
 
     calls = {"fixed": epoch, "default": tuned(), "all batches": tuned(batches=None), "a quarter": tuned(batches=0.25)}
     taken = side_by_side(calls, 3 if quick else 15)
-    print(f"\nMLP 1280-128-5, five terms beside the log loss, batch 32, {name}: an epoch and `tuner.step()`,")
+    print(f"\nThe MLP of examples/mlp_five_terms.py on {split.name}, batch 32: an epoch and `tuner.step()`,")
     print(f"against the epoch with the same weights held fixed ({taken['fixed']:.2f} s):")
     for option in ("default", "all batches", "a quarter"):
         print(f"  {option:12} {taken[option] / taken['fixed']:.2f}")
@@ -148,15 +105,15 @@ def step_times(model: nn.Module, x: Tensor, repeats: int) -> dict[str, float]:
     batch = (x, torch.randint(100, (len(x),)))
     optimizer = torch.optim.Adam(model.parameters())
     box = {"logloss": 1.0, "penalty": (0, 1)}
-    plain = LinearLoss({"logloss": log_loss, "penalty": L2()}, box)
+    plain = LinearLoss({"logloss": logloss, "penalty": L2()}, box)
     plain.set_weights({"penalty": 1e-5})
-    learned = LinearLoss({"logloss": log_loss, "penalty": ConvexPiecewiseLinear(knots=50)}, box)
+    learned = LinearLoss({"logloss": logloss, "penalty": ConvexPiecewiseLinear(knots=50)}, box)
     learned.place_knots(model)
     learned.set_weights({"penalty": 1e-6})
 
     def by_hand(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         weights = [p for p in model.parameters() if p.ndim > 1]
-        return log_loss(model, batch) + 1e-5 * torch.stack([p.square().sum() for p in weights]).sum()
+        return logloss(model, batch) + 1e-5 * torch.stack([p.square().sum() for p in weights]).sum()
 
     def step(loss: Callable[..., Tensor]) -> Callable[[], None]:
         def call() -> None:
@@ -225,13 +182,13 @@ def peak(what: str, million: int) -> None:
             return gram_and_values(params, [("learned", term, list(range(100)))], {100: gradient}, 100)
     else:
         loss = LinearLoss(
-            {"logloss": log_loss, "smooth": UniformLabels(), "dropout": Dropout(0.5), "l2": L2(), "l1": L1()},
+            {"logloss": logloss, "smooth": UniformLabels(), "dropout": Dropout(0.5), "l2": L2(), "l1": L1()},
             box={"logloss": 1.0, "smooth": (0, 1), "dropout": (0, 1), "l2": (0, 1), "l1": (0, 1)},
         )
         bound = 3 + 3
 
         def job() -> object:
-            return observe_model(model, loss, log_loss, data, data)
+            return observe_model(model, loss, logloss, data, data)
 
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
     before = _status("VmRSS")

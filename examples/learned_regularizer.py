@@ -41,7 +41,7 @@ def learned_loss() -> LinearLoss:
 
 def regularizer(loss: LinearLoss) -> Record:
     """r as its knots and its values there, the least of them 0."""
-    _, term, positions = loss.features()[0]
+    _, term, positions = loss.penalty_terms()[0]
     knots, weights = term.knots[0].double().numpy(), loss.weights[positions].double().numpy()
     above = knots[:, None] - knots[None, :]
     values = np.maximum(above, 0) @ weights[:KNOTS] + np.maximum(-above, 0) @ weights[KNOTS:]

@@ -1,7 +1,5 @@
 """The example of a CNN with augmentations, small: its data, its augmentations, what it finds and what it writes."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -9,25 +7,10 @@ torch = pytest.importorskip("torch")
 
 
 @pytest.fixture(scope="module")
-def example():
-    """The module, imported as a script would: with examples/ on the path."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend("examples")
-        import cnn_augmentations
-
-        yield cnn_augmentations
-
-
-@pytest.fixture(scope="module")
 def out(example, tmp_path_factory):
     folder = tmp_path_factory.mktemp("cnn_augmentations")
     example.main(["--out", str(folder), "--epochs", "3", "--seeds", "0"])
     return folder
-
-
-@pytest.fixture(scope="module")
-def records(out):
-    return [json.loads(line) for line in (out / "results" / "cnn_augmentations.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The learned regularizer's example, small: what it finds, what it writes, and that it continues."""
 
-import json
 import math
 
 import numpy as np
@@ -10,26 +9,11 @@ pytest.importorskip("torch")
 
 
 @pytest.fixture(scope="module")
-def example():
-    """The module, imported as a script would: with examples/ on the path."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend("examples")
-        import learned_regularizer
-
-        yield learned_regularizer
-
-
-@pytest.fixture(scope="module")
 def out(example, tmp_path_factory):
     """A small run on digits, whatever TUNELOSS_DATA is."""
     folder = tmp_path_factory.mktemp("learned_regularizer")
     example.main(["--data", "", "--out", str(folder), "--epochs", "80", "--seeds", "0", "1"])
     return folder
-
-
-@pytest.fixture(scope="module")
-def records(out):
-    return [json.loads(line) for line in (out / "results" / "learned_regularizer.jsonl").read_text().splitlines()]
 
 
 def test_the_tuner_lowers_validation_loss_and_keeps_it_low(example, records):

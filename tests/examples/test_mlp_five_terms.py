@@ -1,21 +1,9 @@
 """The example of an MLP with five terms, small: what it finds, what it writes, and what it compares with."""
 
-import json
-
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-
-
-@pytest.fixture(scope="module")
-def example():
-    """The module, imported as a script would: with examples/ on the path."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend("examples")
-        import mlp_five_terms
-
-        yield mlp_five_terms
 
 
 @pytest.fixture(scope="module")
@@ -24,11 +12,6 @@ def out(example, tmp_path_factory):
     folder = tmp_path_factory.mktemp("mlp_five_terms")
     example.main(["--data", "", "--out", str(folder), "--epochs", "25", "--seeds", "0", "1"])
     return folder
-
-
-@pytest.fixture(scope="module")
-def records(out):
-    return [json.loads(line) for line in (out / "results" / "mlp_five_terms.jsonl").read_text().splitlines()]
 
 
 def test_tuning_does_not_hurt_validation_loss(example, records):

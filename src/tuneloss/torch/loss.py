@@ -178,7 +178,7 @@ class LinearLoss(nn.Module):
                     self._check_sources()
         return values
 
-    def features(self) -> list[tuple[str, Penalty, list[int]]]:
+    def penalty_terms(self) -> list[tuple[str, Penalty, list[int]]]:
         """The penalties: name, term, and the positions of their weights."""
         return [(name, penalty, self._of_penalty[name]) for name, penalty in self._penalties()]
 

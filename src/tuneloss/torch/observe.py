@@ -87,7 +87,7 @@ def observe(
     check_count(validation_batches, "validation_batches")
     as_integer(draws, "draws", 1)
     as_integer(seed, "seed", 0)
-    for _, term, _ in loss.features():
+    for _, term, _ in loss.penalty_terms():
         if isinstance(term, ConvexPiecewiseLinear):
             term.check_placed()
     group, inner = group_of(model), bare(model)
@@ -239,7 +239,7 @@ class _Pass:
             j: {n: g for n, g in zip(self.chosen, self.gradients[name], strict=True) if g is not None}
             for name, j in columns.items()
         }
-        gram, values = gram_and_values(self.everything, loss.features(), gradients, k, inside=self.chosen)
+        gram, values = gram_and_values(self.everything, loss.penalty_terms(), gradients, k, inside=self.chosen)
         for name, j in columns.items():
             values[j] = self.values[name]
         rest = torch.tensor(

@@ -161,7 +161,7 @@ class OnlineTuner:
             return None
         began = time.perf_counter()
         with ExitStack() as stack:
-            for _, term, _ in self.loss.features():
+            for _, term, _ in self.loss.penalty_terms():
                 if isinstance(term, ConvexPiecewiseLinear):
                     stack.enter_context(term.unplaced_on_error())
             self.loss.place_knots(self.model)
@@ -304,7 +304,7 @@ def _copy(value: Any) -> Any:
 
 def _warn_of_weight_decay(optimizer: Optimizer, loss: LinearLoss) -> None:
     decays = [group.get("weight_decay", 0) for group in optimizer.param_groups]
-    names = [name for name, term, _ in loss.features() if isinstance(term, L2)]
+    names = [name for name, term, _ in loss.penalty_terms() if isinstance(term, L2)]
     if any(decays) and names:
         warnings.warn(
             f"The optimizer has weight decay {max(decays):g} beside the L2 term {names[0]!r}: both shrink the "
