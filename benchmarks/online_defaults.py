@@ -54,14 +54,19 @@ BASE: dict[str, Any] = {
     "offset": True,
     "constraints": "none",
     "damping": 0.7,
+    "batches": "auto",
 }
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
+    "all batches": {"batches": None},
     "start now": {"start": "now"},
     "no offset": {"offset": False},
     "gradients only": {"epsilon": math.inf},
+    "paper's epsilon": {"epsilon": "paper"},
+    "window 3": {"window": 3},
     "all epochs": {"window": None},
     "damping 0": {"damping": 0.0},
+    "damping 0.9": {"damping": 0.9},
     "constraints: all": {"constraints": "all"},
     "paper's objective": {"objective": "paper"},
     "the paper": {

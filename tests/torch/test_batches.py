@@ -34,14 +34,14 @@ def test_what_can_be_read_once_or_never_is_refused(bad):
         check_loader(bad, "train")
 
 
-@pytest.mark.parametrize("count", [None, 1, 7, np.int64(2), 0.1, 1.0, np.float32(0.5)])
+@pytest.mark.parametrize("count", [None, "auto", 1, 7, np.int64(2), 0.1, 1.0, np.float32(0.5)])
 def test_a_number_or_a_part_is_a_count(count):
     check_count(count, "batches")
 
 
 @pytest.mark.parametrize("count", [0, -1, 0.0, 1.5, True, False, float("nan"), "all", [1]])
 def test_other_counts_are_refused(count):
-    with pytest.raises(InvalidInput, match=r"`batches` must be a number of batches .* or None for all; found"):
+    with pytest.raises(InvalidInput, match=r"`batches` must be a number of batches .*, or None for all; found"):
         check_count(count, "batches")
 
 
@@ -52,9 +52,14 @@ def test_how_many_batches_are_meant():
     assert found == [10, 3, 10, 4, 2, 1, 10]
 
 
+def test_auto_is_a_quarter_within_bounds():
+    """All of few batches, then 8 of them, then a quarter, and never more than 100."""
+    assert [number_of([0] * n, "auto", "batches") for n in (1, 8, 9, 32, 80, 400, 10_000)] == [1, 8, 8, 8, 20, 100, 100]
+
+
 def test_a_loader_without_length_takes_numbers_only():
     endless = DataLoader(Endless())
-    assert [number_of(endless, count, "batches") for count in (None, 1.0, 5)] == [None, None, 5]
+    assert [number_of(endless, count, "batches") for count in (None, 1.0, 5, "auto")] == [None, None, 5, 100]
     with pytest.raises(InvalidInput, match="A part of `batches` needs a loader with a length; found DataLoader"):
         number_of(endless, 0.5, "batches")
 

@@ -7,14 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from tuneloss.errors import InvalidInput
 
-Count = int | float | None  # so many batches, such a part of them, all
+Count = int | float | Literal["auto"] | None  # so many batches, such a part of them, a quarter within FEW, all
+FEW = (8, 100)
 
 
 def check_loader(loader: Any, what: str) -> None:
@@ -27,12 +28,14 @@ def check_loader(loader: Any, what: str) -> None:
 
 
 def check_count(count: Count, what: str) -> None:
-    """Raise unless it is None, a whole number of batches, or a part of all."""
+    """Raise unless it is None, "auto", a whole number of batches, or a part of all."""
+    if isinstance(count, str) and count == "auto":
+        return
     good = isinstance(count, Real) and (count >= 1 if isinstance(count, Integral) else 0 < float(count) <= 1)
     if count is not None and (isinstance(count, bool) or not good):
         raise InvalidInput(
-            f"`{what}` must be a number of batches (1, 2, ...), a part of them (0 < part <= 1.0) or None for all; "
-            f"found {count!r}."
+            f"`{what}` must be a number of batches (1, 2, ...), a part of them (0 < part <= 1.0), \"auto\", or None "
+            f"for all; found {count!r}."
         )
 
 
@@ -46,9 +49,11 @@ def number_of(loader: Any, count: Count, what: str) -> int | None:
                 f"A part of `{what}` needs a loader with a length; found {type(loader).__name__} without. Give a "
                 "number of batches."
             ) from None
-        return int(count) if isinstance(count, Integral) else None
+        return FEW[1] if count == "auto" else int(count) if isinstance(count, Integral) else None
     if count is None:
         return length
+    if count == "auto":
+        return min(length, max(FEW[0], min(FEW[1], round(length / 4))))
     return min(length, int(count)) if isinstance(count, Integral) else max(1, round(count * length))
 
 

@@ -53,7 +53,8 @@ class OnlineTuner:
     damping: how much of the old loss stays: damping * old + (1 - damping) * learned, where each is weights / scale, a
         loss in units of error: so a step whose scale shoots up, since no weights explain the error, moves little. One
         model tells little, and errors of neighbouring epochs differ by luck; 0 sets what was learned, as in the paper.
-    batches, validation_batches, params, draws, seed, merge: as for `observe`.
+    batches: as for `observe`; "auto" keeps a step cheap beside an epoch.
+    validation_batches, params, draws, seed, merge: as for `observe`.
     keep_best: keep a copy of the model at its least error (or metric), for `restore_best`.
     patience: after so many steps in a row with an error 5% above the best, a warning says that tuning may hurt.
 
@@ -86,7 +87,7 @@ class OnlineTuner:
         offset: bool = True,
         constraints: Constraints = "none",
         damping: float = 0.7,
-        batches: Count = 100,
+        batches: Count = "auto",
         validation_batches: Count = 100,
         params: Select | None = None,
         draws: int = 1,
