@@ -12,7 +12,6 @@ import os
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
     os.environ[variable] = "1"  # before NumPy is imported
-os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"  # tensors go back to the system when freed, so that peaks can be seen
 
 import argparse
 import subprocess
@@ -161,7 +160,8 @@ def memory(quick: bool) -> None:
     print(f"\nPeak memory beyond what is there before, in copies of {n}M float32 parameters:")
     for what in ("gram", "observe"):
         program = [sys.executable, __file__, "--peak", what, "--size", str(n)]
-        shown = subprocess.run(program, capture_output=True, text=True, check=True)
+        freed = {"MALLOC_MMAP_THRESHOLD_": "65536"}  # tensors go back to the system at once, so that peaks can be seen
+        shown = subprocess.run(program, capture_output=True, text=True, check=True, env=os.environ | freed)
         print(shown.stdout, end="")
 
 

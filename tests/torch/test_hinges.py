@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.hinges import bin_sums, bins, hinge_matrix, hinge_values, penalty, quantile_knots, table
+from tuneloss.torch.grid import grid, searched_bins
+from tuneloss.torch.hinges import bin_sums, hinge_matrix, hinge_values, penalty, quantile_knots, table
 
 F32 = st.floats(-1e3, 1e3, width=32)
 
@@ -61,7 +62,17 @@ def test_penalty_is_its_definition(x, knots, ties):
 def test_bins_are_between_and_at_knots(x, knots):
     ordered = sorted(knots)
     expected = [sum(a < v for a in ordered) + sum(a <= v for a in ordered) for v in x + ordered]
-    assert bins(torch.tensor(x + ordered), torch.tensor(ordered)).tolist() == expected
+    entries, at = torch.tensor(x + ordered), torch.tensor(ordered)
+    assert searched_bins(entries, at).tolist() == expected
+    for center in (ordered[0], ordered[-1], 0.0):
+        assert grid(at, center).bins_of(entries).tolist() == expected
+
+
+@pytest.mark.parametrize("scale", [1e-30, 0.05, 1e20])
+def test_bins_by_cells_are_those_by_search(scale):
+    x = normal(300_000) * scale
+    knots = quantile_knots(x, 50)
+    assert torch.equal(grid(knots, float(knots[25])).bins_of(x), searched_bins(x, knots))
 
 
 @pytest.mark.parametrize("n", [1, 1000, 300_000])
@@ -144,7 +155,9 @@ def test_what_is_not_finite_shows_in_the_value(dtype, bad, check):
     x = normal(100, dtype=dtype)
     x[3] = bad
     assert check(penalty(x, table(torch.linspace(-1, 1, 5).to(dtype), *weights_of(5))).item())
-    assert 0 <= int(bins(x, torch.linspace(-1, 1, 5)).min()) <= int(bins(x, torch.linspace(-1, 1, 5)).max()) <= 10
+    knots = torch.linspace(-1, 1, 5)
+    for found in (searched_bins(x, knots), grid(knots, 0.0).bins_of(x)):
+        assert 0 <= int(found.min()) <= int(found.max()) <= 10
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -172,12 +185,12 @@ def test_gram_and_values_and_products_come_from_bins():
     x, p = normal(5000), 12
     knots = quantile_knots(x, p)
     x = torch.cat([x, knots])
-    index, J, D = bins(x, knots), jacobian(x, knots), normal(5012, 3, dtype=torch.float64)
+    index, J, D = searched_bins(x, knots), jacobian(x, knots), normal(5012, 3, dtype=torch.float64)
     counts, A = torch.bincount(index, minlength=2 * p + 1).double(), hinge_matrix(p)
     assert torch.equal(A.T[index], J)
     assert torch.equal(A * counts @ A.T, J.T @ J)
-    torch.testing.assert_close(A @ bin_sums(index, D, 2 * p + 1), J.T @ D)
-    sums = bin_sums(index, x.double().unsqueeze(1), 2 * p + 1).squeeze(1)
+    torch.testing.assert_close(A @ bin_sums(index, D.T, 2 * p + 1), J.T @ D)
+    sums = bin_sums(index, x.double().unsqueeze(0), 2 * p + 1).squeeze(1)
     torch.testing.assert_close(hinge_values(counts, sums, knots), values(x, knots).sum(0))
 
 
@@ -195,7 +208,7 @@ def test_there_are_p_increasing_knots_from_least_to_greatest(x, p, repeats):
 
 def test_about_as_many_entries_between_any_two_knots():
     x = normal(10_000)
-    counts = torch.bincount(bins(x, quantile_knots(x, 21)))
+    counts = torch.bincount(searched_bins(x, quantile_knots(x, 21)))
     assert bool(((counts[2:-2:2] - 10_000 / 20).abs() <= 2).all())
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from tuneloss.torch.hinges import bin_sums, bins, hinge_matrix, hinge_values
+from tuneloss.torch.grid import Grid, grid
+from tuneloss.torch.hinges import bin_sums, hinge_matrix, hinge_values
 from tuneloss.torch.penalties import OneWeightAGroup, Penalty
 from tuneloss.torch.piecewise import ConvexPiecewiseLinear
 from tuneloss.torch.shards import local
@@ -42,8 +43,9 @@ def gram_and_values(
                  if name in term.members(params)]  # fmt: skip
         for start in range(0, x.numel(), BLOCK):
             part = slice(start, start + BLOCK)
-            block = _exact(x[part])
-            columns, rows = [j for j, _ in given], [_exact(g[part]) for _, g in given]
+            raw = _here(x[part])
+            block = raw.double()
+            columns, rows = [j for j, _ in given], [_here(g[part]).double() for _, g in given]
             binned: list[tuple[_Hinges, Tensor]] = []
             for n, term, group, at in on_it:
                 if isinstance(term, OneWeightAGroup):
@@ -51,12 +53,14 @@ def gram_and_values(
                     columns.append(at[group])
                     rows.append(term.slope(block))
                 elif isinstance(term, ConvexPiecewiseLinear):
-                    own = hinges.setdefault((n, group), _Hinges(term.knots[group], _of_group(at, group, term), k))
-                    index = bins(block, own.knots)
+                    if (n, group) not in hinges:
+                        hinges[n, group] = _Hinges.of(term.knots[group].to(raw.device), at, group, k)
+                    own = hinges[n, group]
+                    index = own.grid.bins_of(raw)
                     own.count(index, block)
                     if binned and name in inside:  # a second one on the same parameters: as rows
                         columns += own.positions
-                        rows += list(hinge_matrix(len(own.knots)).to(block)[:, index])
+                        rows += list(hinge_matrix(len(own.grid.knots)).to(block)[:, index])
                     else:
                         binned.append((own, index))
             if name in inside:
@@ -73,7 +77,7 @@ def gram_and_values(
 class _Hinges:
     """Counts and sums by bin of one group of hinges."""
 
-    knots: Tensor
+    grid: Grid
     positions: list[int]
     k: int
     all_counts: Tensor = field(init=False)  # of every parameter: for the values
@@ -82,23 +86,26 @@ class _Hinges:
     sums: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        n = 2 * len(self.knots) + 1
+        n = 2 * len(self.grid.knots) + 1
         self.all_counts, self.all_sums, self.counts = torch.zeros(3, n, dtype=torch.float64)
         self.sums = torch.zeros(n, self.k + 1, dtype=torch.float64)
 
+    @classmethod
+    def of(cls, knots: Tensor, at: list[int], group: int, k: int) -> _Hinges:
+        size = 2 * len(knots)
+        return cls(grid(knots, float(knots[len(knots) // 2])), at[group * size : (group + 1) * size], k)
+
     def count(self, index: Tensor, block: Tensor) -> None:
-        ones = torch.ones_like(block)
-        found = bin_sums(index, torch.stack([ones, block], dim=1), len(self.counts)).cpu()
-        self.all_counts += found[:, 0]
-        self.all_sums += found[:, 1]
+        self.all_counts += torch.bincount(index, minlength=len(self.counts)).cpu()
+        self.all_sums += bin_sums(index, block.unsqueeze(0), len(self.counts)).squeeze(1).cpu()
 
     def add(self, index: Tensor, columns: list[int], rows: Tensor) -> None:
         self.counts += torch.bincount(index, minlength=len(self.counts)).cpu()
-        self.sums[:, columns] += bin_sums(index, rows.T.contiguous(), len(self.counts)).cpu()
+        self.sums[:, columns] += bin_sums(index, rows, len(self.counts)).cpu()
 
     def finish(self, gram: Tensor, values: Tensor) -> None:
-        values[self.positions] += hinge_values(self.all_counts, self.all_sums, self.knots.cpu())
-        slopes = hinge_matrix(len(self.knots))
+        values[self.positions] += hinge_values(self.all_counts, self.all_sums, self.grid.knots.cpu())
+        slopes = hinge_matrix(len(self.grid.knots))
         _add(gram, self.positions, self.positions, (slopes * self.counts) @ slopes.T)
         cross = slopes @ self.sums
         everything = list(range(self.k + 1))
@@ -106,16 +113,11 @@ class _Hinges:
         _add(gram, everything, self.positions, cross.T)
 
 
-def _of_group(at: list[int], group: int, term: ConvexPiecewiseLinear) -> list[int]:
-    size = 2 * term.knots.shape[1]
-    return at[group * size : (group + 1) * size]
-
-
 def _add(gram: Tensor, rows: list[int], columns: list[int], block: Tensor) -> None:
     """gram[rows, columns] += block; rows and columns are different numbers each."""
     gram[torch.tensor(rows, dtype=torch.long).unsqueeze(1), torch.tensor(columns, dtype=torch.long)] += block
 
 
-def _exact(x: Tensor) -> Tensor:
-    """In float64, on the CPU where the device has none."""
-    return (x.cpu() if x.device.type == "mps" else x).to(torch.float64)
+def _here(x: Tensor) -> Tensor:
+    """On the CPU where the device has no float64."""
+    return x.cpu() if x.device.type == "mps" else x

@@ -4,9 +4,9 @@ With knots a_0 < ... < a_{p-1} and weights right, left >= 0, the penalty of one 
 
     r(x) = sum_j right_j * max(x - a_j, 0) + left_j * max(a_j - x, 0)
 
-All that a hinge needs to know of a parameter is its bin: bin 2j lies strictly between knots j-1 and j, and bin
-2j + 1 is knot j itself. In a bin every hinge is linear, so values, gradients and Gram matrices come from the counts and
-sums of the 2p + 1 bins, and no n x 2p Jacobian is ever made. Weights are ordered right_0.., left_0.. .
+All that a hinge needs to know of a parameter is its bin (grid.py). In a bin every hinge is linear, so values, gradients
+and Gram matrices come from the counts and sums of the 2p + 1 bins, and no n x 2p Jacobian is ever made. Weights are
+ordered right_0.., left_0.. .
 """
 
 from __future__ import annotations
@@ -19,18 +19,7 @@ import torch
 from torch import Tensor
 
 from tuneloss.errors import InvalidInput
-
-
-def bins(x: Tensor, knots: Tensor) -> Tensor:
-    """The bin, 0..2p, of every entry of `x`.
-
-    >>> bins(torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0]), torch.tensor([0.0, 1.0])).tolist()
-    [0, 1, 2, 3, 4]
-    """
-    dtype = torch.promote_types(torch.promote_types(x.dtype, knots.dtype), torch.float32)
-    x, knots = x.detach().reshape(-1).to(dtype), knots.to(dtype)
-    below = torch.bucketize(x, knots)  # how many knots are less
-    return 2 * below + (below < len(knots)) * (x == knots[below.clamp(max=len(knots) - 1)])
+from tuneloss.torch.grid import Grid, grid, searched_bins
 
 
 def hinge_matrix(p: int) -> Tensor:
@@ -58,34 +47,32 @@ def hinge_values(counts: Tensor, sums: Tensor, knots: Tensor) -> Tensor:
     return A @ sums.double() - (A @ counts.double()) * torch.cat([a, a])
 
 
-def bin_sums(index: Tensor, columns: Tensor, n_bins: int) -> Tensor:
-    """Sums (n_bins, d) of the rows of `columns` (b, d) by their bin `index` (b,).
+def bin_sums(index: Tensor, rows: Tensor, n_bins: int) -> Tensor:
+    """Sums (n_bins, d) of the d rows of `rows` (d, b), by the bins `index` (b,) of their entries.
 
-    >>> bin_sums(torch.tensor([0, 2, 0]), torch.tensor([[1.0], [2.0], [3.0]]), 3).tolist()
+    >>> bin_sums(torch.tensor([0, 2, 0]), torch.tensor([[1.0, 2.0, 3.0]]), 3).tolist()
     [[4.0], [0.0], [2.0]]
     """
-    return columns.new_zeros(n_bins, columns.shape[1]).index_add_(0, index, columns)
+    sums = rows.new_zeros(len(rows), n_bins)
+    for own, row in zip(sums, rows, strict=True):  # one by one, which is faster than rows of several numbers
+        own.index_add_(0, index, row)
+    return sums.T
 
 
-_CELLS = 2**15  # cells of the grid: so many that few entries share one with a knot, so few that the cache holds them
-_CHUNK = 2**17  # entries worked on at a time, so that what is between two passes stays in the cache
+_CHUNK = 2**18  # entries worked on at a time, so that what is between two passes stays in the cache
 
 
 @dataclass(frozen=True)
 class Table:
     """A penalty ready for use: r(x) = intercept + slope * (x - center) in each of the 2p + 1 bins (float64).
 
-    For float32 on a CPU a search among the knots is too slow for every training step. So slope and intercept are there
-    (float32) for the cells of an even grid over the knots too. In a cell that holds a knot the intercept is NaN, and
-    those few entries are searched for. `center` is a knot where r is least, so that little cancels.
+    Slope and intercept are there (float32) for the cells of a grid over the knots too: NaN is the intercept of a cell
+    that holds a knot. The grid's center is a knot where r is least, so that little cancels.
     """
 
-    knots: Tensor
+    grid: Grid
     slope: Tensor
     intercept: Tensor
-    center: float
-    scale: float
-    offset: float
     cell_slope: Tensor
     cell_intercept: Tensor
 
@@ -106,46 +93,35 @@ def table(knots: Tensor, right: Tensor, left: Tensor) -> Table:
     slope = weights @ A
     center = float(a[int((slope[2:-1:2] < 0).sum())].float())  # r falls up to this knot, and not after it
     intercept = (weights * (center - torch.cat([a, a]))) @ A
-    span = float(a[-1] - a[0]) or 2.0
-    scale = min((_CELLS - 4) / span, 1e30)
-    offset = (center - float(a[0])) * scale + 1.5  # cells 0 and _CELLS - 1 are for what is outside of the knots
-    cells = _cells(torch.sub(a.float(), center), scale, offset).long()
-    index = torch.arange(0, 2 * len(a) + 2, 2, device=a.device).repeat_interleave(
-        torch.cat([cells, cells.new_full((1,), _CELLS)]).diff(prepend=cells.new_zeros(1))
-    )
-    cell_intercept = intercept[index].index_fill_(0, cells, torch.nan).float()
-    cell_slope = slope[index].index_fill_(0, cells, 0.0).float()
-    return Table(knots, slope, intercept, center, scale, offset, cell_slope, cell_intercept)
-
-
-def _cells(from_center: Tensor, scale: float, offset: float) -> Tensor:
-    """The cell of each entry: every step rounds, but none changes the order, so a cell without a knot is in one bin."""
-    return (from_center * scale).add_(offset).clamp_(0, _CELLS - 1).int().clamp_(min=0)  # NaN is some integer
+    over = grid(knots, center)
+    cell_intercept = intercept[over.bins].index_fill_(0, over.with_knot, torch.nan).float()
+    cell_slope = slope[over.bins].index_fill_(0, over.with_knot, 0.0).float()
+    return Table(over, slope, intercept, cell_slope, cell_intercept)
 
 
 def _value_and_slopes(x: Tensor, ready: Table) -> tuple[Tensor, Tensor]:
     """r summed over `x` (n,), in float64, and its slope at each entry (n,), by search."""
-    index = bins(x, ready.knots)
+    index = searched_bins(x, ready.grid.knots)
     slope = ready.slope[index]
-    return (slope * (x.double() - ready.center) + ready.intercept[index]).sum(), slope.to(x.dtype)
+    return (slope * (x.double() - ready.grid.center) + ready.intercept[index]).sum(), slope.to(x.dtype)
 
 
 def _fast_value_and_slopes(x: Tensor, ready: Table) -> tuple[Tensor, Tensor]:
     """The same for float32 on a CPU, by cells."""
+    over = ready.grid
     value, slopes, unsure = 0.0, torch.empty_like(x), [np.empty(0, dtype=np.int64)]
     buffers = x.new_empty(3, min(len(x), _CHUNK))  # new memory for every step would take longer than the steps
     for start in range(0, len(x), _CHUNK):
         part, slope = x[start : start + _CHUNK], slopes[start : start + _CHUNK]
-        distance, place, cells = buffers[:, : len(part)]
-        torch.sub(part, ready.center, out=distance)
-        torch.mul(distance, ready.scale, out=place).add_(ready.offset).clamp_(0, _CELLS - 1)
-        index = cells.view(torch.int32).copy_(place).clamp_(min=0)
-        torch.index_select(ready.cell_slope, 0, index, out=slope)
-        intercept = torch.index_select(ready.cell_intercept, 0, index, out=place).numpy()
-        found = np.flatnonzero(np.isnan(intercept))  # in a third of the time of torch
-        intercept[found] = 0.0
+        distance, place, memory = buffers[:, : len(part)]
+        torch.sub(part, over.center, out=distance)
+        cells = over.cells_of(distance, place, memory.view(torch.int32))
+        torch.index_select(ready.cell_slope, 0, cells, out=slope)
+        intercept = torch.index_select(ready.cell_intercept, 0, cells, out=place)
+        found = np.flatnonzero(np.isnan(intercept.numpy()))  # in a third of the time of torch
+        intercept.numpy()[found] = 0.0
         unsure.append(found + start)
-        value += float(intercept.sum()) + torch.dot(slope, distance).item()
+        value += intercept.sum().item() + torch.dot(slope, distance).item()
     total = torch.tensor(value, dtype=torch.float64)
     for some in torch.split(torch.from_numpy(np.concatenate(unsure)), _CHUNK):
         extra, slopes[some] = _value_and_slopes(x[some], ready)
