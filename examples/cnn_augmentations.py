@@ -17,7 +17,6 @@ harmful ones left out. Every run counts with its model at the epoch of least val
 
 from __future__ import annotations
 
-import argparse
 import sys
 import warnings
 from collections.abc import Sequence
@@ -26,7 +25,18 @@ from pathlib import Path
 import numpy as np
 import torch
 from augmentations import HARMFUL, USEFUL
-from common import ROOT, Batches, Record, Split, logloss, markdown, mean_interval, run_missing, train, with_interval
+from common import (
+    Batches,
+    Record,
+    Split,
+    arguments,
+    logloss,
+    markdown,
+    mean_interval,
+    run_missing,
+    train,
+    with_interval,
+)
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -187,18 +197,10 @@ def draw_figure(records: Sequence[Record], path: Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> str:
     """Run what is missing, draw, and return the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="the committed figures")
-    parser.add_argument("--seeds", type=int, nargs="+", help="instead of 0 (0 to 4 with --full)")
-    parser.add_argument("--epochs", type=int, help="instead of 6 (100 with --full)")
-    parser.add_argument("--out", type=Path, help="folder for results/ and images/ (default: docs, or build/examples)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    given = parser.parse_args(argv)
-    out = given.out or ROOT / ("docs" if given.full else "build/examples")
-    seeds, epochs = given.seeds or range(5 if given.full else 1), given.epochs or (100 if given.full else 6)
-    wanted = keys(list(seeds), epochs, draws=20 if given.full else 2)
-    records = run_missing(out / "results" / "cnn_augmentations.jsonl", wanted, run, given.jobs)
-    draw_figure(records, out / "images" / "cnn_augmentations.png")
+    given = arguments(__doc__, "cnn_augmentations", argv, features=False)
+    epochs, draws = given.epochs or (100 if given.full else 6), 20 if given.full else 2
+    records = run_missing(given.results, keys(given.seeds, epochs, draws), run, given.jobs)
+    draw_figure(records, given.image)
     return table(records) + "\n" + weights_table(records)
 
 

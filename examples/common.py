@@ -286,14 +286,19 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 # Command line
 
 
-def arguments(doc: str | None, name: str, argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """--full, --seeds, --data, --out, --jobs. Results of a --full run belong in docs/, of a small one in build/."""
+def arguments(
+    doc: str | None, name: str, argv: Sequence[str] | None = None, *, features: bool = True
+) -> argparse.Namespace:
+    """--full, --seeds, --out, --epochs, --jobs; and --data, if features files are used.
+
+    Results of a --full run belong in docs/, of a small one in build/.
+    """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="the committed figures: all epochs, 5 seeds")
     parser.add_argument("--seeds", type=int, nargs="+", help="instead of 0 (0 to 4 with --full)")
-    parser.add_argument(
-        "--data", default=os.environ.get("TUNELOSS_DATA"), help="folder of features files (default: TUNELOSS_DATA)"
-    )
+    if features:
+        folder = os.environ.get("TUNELOSS_DATA")
+        parser.add_argument("--data", default=folder, help="folder of features files (default: TUNELOSS_DATA)")
     parser.add_argument("--out", type=Path, help="folder for results/ and images/ (default: docs, or build/examples)")
     parser.add_argument("--epochs", type=int, help="instead of the usual number")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
@@ -301,6 +306,6 @@ def arguments(doc: str | None, name: str, argv: Sequence[str] | None = None) -> 
     given.seeds = given.seeds or list(range(5 if given.full else 1))
     given.out = given.out or ROOT / ("docs" if given.full else "build/examples")
     given.results, given.image = given.out / "results" / f"{name}.jsonl", given.out / "images" / f"{name}.png"
-    if not given.data:
+    if features and not given.data:
         say(f"TUNELOSS_DATA is not set: running on {DIGITS}, instead of image features.")
     return given

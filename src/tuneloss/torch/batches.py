@@ -34,7 +34,7 @@ def check_count(count: Count, what: str) -> None:
     good = isinstance(count, Real) and (count >= 1 if isinstance(count, Integral) else 0 < float(count) <= 1)
     if count is not None and (isinstance(count, bool) or not good):
         raise InvalidInput(
-            f"`{what}` must be a number of batches (1, 2, ...), a part of them (0 < part <= 1.0), \"auto\", or None "
+            f'`{what}` must be a number of batches (1, 2, ...), a part of them (0 < part <= 1.0), "auto", or None '
             f"for all; found {count!r}."
         )
 

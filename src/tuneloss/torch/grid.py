@@ -1,8 +1,8 @@
 """Where among a few knots each of many numbers lies, without a search for most of them.
 
 Bin 2j lies strictly between knots j-1 and j, and bin 2j + 1 is knot j itself. An even grid of cells is laid over the
-knots; a cell without a knot is in one bin, which a table says. Only the few numbers whose cell holds a knot are searched
-for among the knots, which takes ten times as long.
+knots; a cell without a knot is in one bin, which a table says. Only the few numbers whose cell holds a knot are
+searched for among the knots, which takes ten times as long.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class Grid:
             return searched_bins(x, self.knots)
         x = x.detach()
         place = torch.sub(x, self.center)
-        found = torch.index_select(self.bins, 0, self.cells_of(place, place, place.new_empty(len(x), dtype=torch.int32)))
+        found = torch.index_select(
+            self.bins, 0, self.cells_of(place, place, place.new_empty(len(x), dtype=torch.int32))
+        )
         unsure = (found < 0).nonzero().squeeze(1)
         found[unsure] = searched_bins(x[unsure], self.knots)
         return found
