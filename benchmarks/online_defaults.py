@@ -66,7 +66,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "window 3": {"window": 3},
     "all epochs": {"window": None},
     "damping 0": {"damping": 0.0},
-    "damping 0.9": {"damping": 0.9},
     "constraints: all": {"constraints": "all"},
     "paper's objective": {"objective": "paper"},
     "the paper": {
