@@ -24,12 +24,12 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from tuneloss.paper.datasets import digits
+from tuneloss.paper.results import Record, append_records, read_records
 
 ROOT = Path(__file__).resolve().parents[1]
 DIGITS = "digits, 100 training examples"  # what stands in for the features when there is no TUNELOSS_DATA
 
 Examples = tuple[Tensor, Tensor]  # inputs (N, D) and labels (N,)
-Record = dict[str, Any]
 
 
 # Data
@@ -215,17 +215,14 @@ def run_missing(path: Path, keys: Sequence[Record], run: Callable[[Record], Reco
 
     Each is appended to the file, one JSON object a line, as soon as it is there: a killed process continues.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     done = {_name(record, keys[0]): record for record in read_records(path) if set(keys[0]) <= set(record)}
     missing = [key for key in keys if _name(key, key) not in done]
     say(f"{path}: {len(keys) - len(missing)} of {len(keys)} runs are there, {len(missing)} to do")
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
-    with path.open("a", encoding="utf-8") as file:
-        for count, record in enumerate(parallel(joblib.delayed(_run_one)(run, key) for key in missing), start=1):
-            file.write(json.dumps(record) + "\n")
-            file.flush()
-            done[_name(record, keys[0])] = record
-            say(f"{count}/{len(missing)}  {shown(record)}")
+    for count, record in enumerate(parallel(joblib.delayed(_run_one)(run, key) for key in missing), start=1):
+        append_records(path, [record])
+        done[_name(record, keys[0])] = record
+        say(f"{count}/{len(missing)}  {shown(record)}")
     return [done[_name(key, key)] for key in keys]
 
 
@@ -233,17 +230,6 @@ def _run_one(run: Callable[[Record], Record], key: Record) -> Record:
     torch.set_num_threads(1)  # processes share the cores; on small matrices, more threads wait for each other
     with threadpool_limits(1):
         return {**key, **run(key)}
-
-
-def read_records(path: Path) -> list[Record]:
-    """The records of a file; a last line that was cut short is not one, and is removed."""
-    if not path.exists():
-        return []
-    text = path.read_text(encoding="utf-8")
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
-        path.write_text(whole, encoding="utf-8")
-    return [json.loads(line) for line in whole.splitlines()]
 
 
 def _name(record: Record, key: Record) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 def tuneloss(*arguments, cwd=None):
     return subprocess.run(
-        [sys.executable, "-m", "tuneloss.cli", *map(str, arguments)],
+        [sys.executable, "-m", "tuneloss", *map(str, arguments)],
         capture_output=True,
         text=True,
         encoding="utf-8",

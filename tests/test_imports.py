@@ -10,7 +10,7 @@ import pytest
 import tuneloss
 
 ROOT = Path(tuneloss.__file__).parent
-OPTIONAL = ["cvxpy", "joblib", "lightning", "matplotlib", "optuna", "pandas", "ray"]
+OPTIONAL = ["cvxpy", "joblib", "lightning", "matplotlib", "numba", "optuna", "pandas", "ray"]
 OPTIONAL += ["rich", "sklearn", "torch", "typer"]
 BELOW = {  # a room, and the rooms it may import
     "errors": [],
@@ -18,7 +18,7 @@ BELOW = {  # a room, and the rooms it may import
     "baselines": ["core", "errors"],
     "report": ["core", "errors"],
     "torch": ["core", "errors"],
-    "paper": ["baselines", "core", "errors", "report"],
+    "paper": ["baselines", "core", "errors", "report", "torch"],
     "cli": ["baselines", "core", "errors", "paper", "report"],
     "__main__": ["cli"],
 }

@@ -84,19 +84,21 @@ def test_terms_of_the_zero_model(problem):
     np.testing.assert_allclose(features, [0, 0, n_log_c, n_log_c, n_log_c])
 
 
-def test_masks_that_keep_everything_give_the_log_loss(problem):
-    """Without dropping, the dropout term is the log loss."""
+def test_masks_that_keep_everything_give_the_log_loss_of_doubled_inputs(problem):
+    """Without dropping, the dropout term is the log loss on inputs divided by the probability to be kept."""
     params, split, masks = problem
     features, jacobian = training_terms(params, split, np.ones_like(masks))
-    assert features[3] == pytest.approx(features[4])
-    np.testing.assert_allclose(jacobian[:, 3], jacobian[:, 4])
+    doubled = dataclasses.replace(split, train_x=2 * split.train_x)
+    expected, slopes = training_terms(params, doubled, masks)
+    assert features[3] == pytest.approx(expected[4])
+    np.testing.assert_allclose(jacobian[:, 3], slopes[:, 4])
 
 
 def test_the_dropout_term_is_unbiased_over_masks(rng):
     """With many draws it approaches the mean over all 2^D equally likely masks of one example."""
     split = small_split(rng, n=1, d=3)
     params = rng.normal(size=split.params_shape)
-    all_masks = np.array(list(np.ndindex(2, 2, 2)), dtype=float)[:, None, :] * 2
+    all_masks = np.array(list(np.ndindex(2, 2, 2)), dtype=bool)[:, None, :]
     exact = training_terms(params, split, all_masks)[0][3]
     drawn = training_terms(params, split, draw_masks(split, rng, draws=4000))[0][3]
     assert drawn == pytest.approx(exact, rel=0.05)

@@ -4,36 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
 
 import numpy as np
 
-from tuneloss import LossTuner, Observation
+from tuneloss import LossTuner
 from tuneloss.baselines.random_search import RandomSearch
 from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput, RunFailed
-from tuneloss.paper.datasets import Labels, Split, digits
-from tuneloss.paper.terms import appendix_box, draw_masks, log_probabilities, observe
+from tuneloss.paper.datasets import Split, digits
+from tuneloss.paper.experiments import loss_and_error
+from tuneloss.paper.terms import appendix_box, draw_masks, observe
 from tuneloss.paper.trainer import train
+from tuneloss.paper.tuners import Tuner
 from tuneloss.report.records import Comparison, RunRecord
 
 METHODS = ("TuneLoss", "random search")
 EPOCHS = 100
 N_TRAIN = 100
-
-
-class Tuner(Protocol):
-    """What the demo needs of a method: weights to try next, and somewhere to put what came of them."""
-
-    def ask(self) -> dict[str, float]: ...
-
-    def tell(
-        self,
-        weights: Mapping[str, float],
-        observation: Observation | None = None,
-        *,
-        failed: str | None = None,
-    ) -> object: ...
 
 
 def run_demo(
@@ -114,14 +101,9 @@ def evaluate(
     params: Array, split: Split, method: str, repeat: int, run: int, weights: Mapping[str, float]
 ) -> RunRecord:
     """The record of a run that ended: mean log loss on validation and test, and the test error rate."""
-    validation_loss, _ = _loss_and_error(params, split.validation_x, split.validation_y)
-    test_loss, test_error = _loss_and_error(params, split.test_x, split.test_y)
+    validation_loss, _ = loss_and_error(params, split.validation_x, split.validation_y)
+    test_loss, test_error = loss_and_error(params, split.test_x, split.test_y)
     return RunRecord(method, repeat, run, dict(weights), validation_loss, test_loss, test_error)
-
-
-def _loss_and_error(params: Array, x: Array, y: Labels) -> tuple[float, float]:
-    log_p = log_probabilities(params, x)
-    return -float(log_p[np.arange(len(y)), y].mean()), float((log_p.argmax(axis=1) != y).mean())
 
 
 def _all_repeats(

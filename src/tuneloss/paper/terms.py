@@ -7,6 +7,7 @@ over them, not means: the ranges of appendix B are meant for sums.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tuneloss import Box, Observation
 from tuneloss.core.checks import Array
@@ -14,6 +15,7 @@ from tuneloss.errors import InvalidInput
 from tuneloss.paper.datasets import Labels, Split
 
 NAMES = ("l1", "l2", "uniform", "dropout", "logloss")
+Masks = NDArray[np.bool_]
 KEEP = 0.5  # probability that dropout keeps an input, app. B
 
 
@@ -26,19 +28,19 @@ def appendix_box() -> Box:
     return Box.from_dict({"l1": (0.1, 100), "l2": (0.1, 100), "uniform": (0, 0.1), "dropout": (0, 1), "logloss": 1.0})
 
 
-def draw_masks(split: Split, rng: np.random.Generator, *, draws: int = 32) -> Array:
-    """Draw dropout masks for the training inputs: (draws, examples, D), each entry 0 or 1/KEEP.
+def draw_masks(split: Split, rng: np.random.Generator, *, draws: int = 32) -> Masks:
+    """Draw dropout masks for the training inputs: (draws, examples, D), True where an input is kept.
 
     Draw them once and use them for every model: common random numbers keep models comparable.
     """
     if draws < 1:
         raise InvalidInput(f"`draws` must be at least 1, since the dropout term is a mean over draws; found {draws}.")
-    return (rng.random((draws, *split.train_x.shape)) < KEEP) / KEEP
+    return rng.random((draws, *split.train_x.shape), dtype=np.float32) < KEEP
 
 
 def with_bias(x: Array) -> Array:
     """Append the constant input 1, that the last row of params multiplies: (..., D) -> (..., D + 1)."""
-    return np.concatenate([x, np.ones((*x.shape[:-1], 1))], axis=-1)
+    return np.concatenate([x, np.ones((*x.shape[:-1], 1), dtype=x.dtype)], axis=-1)
 
 
 def one_hot(labels: Labels, n_classes: int) -> Array:
@@ -84,18 +86,18 @@ def l2(params: Array) -> tuple[float, Array]:
     return float(np.square(params[:-1]).sum()), gradient
 
 
-def dropout_loss(params: Array, x: Array, targets: Array, masks: Array) -> tuple[float, Array]:
+def dropout_loss(params: Array, x: Array, targets: Array, masks: Masks) -> tuple[float, Array]:
     """Cross entropy on inputs times dropout masks, a mean over the draws: its value and gradient.
 
     Args: params (D + 1, C), x (N, D), targets (N, C), masks (draws, N, D).
     """
-    drawn = [cross_entropy(params, x * mask, targets) for mask in masks]
+    drawn = [cross_entropy(params, x * mask / KEEP, targets) for mask in masks]
     value = sum(value for value, _ in drawn) / len(drawn)
     gradient = sum((gradient for _, gradient in drawn), np.zeros_like(params)) / len(drawn)
     return value, gradient
 
 
-def training_terms(params: Array, split: Split, masks: Array) -> tuple[Array, Array]:
+def training_terms(params: Array, split: Split, masks: Masks) -> tuple[Array, Array]:
     """Features (5,) of a model, in the order of NAMES, and their jacobian (params.size, 5).
 
     Args: params (D + 1, C); masks (draws, N, D) from `draw_masks`.
@@ -112,7 +114,7 @@ def training_terms(params: Array, split: Split, masks: Array) -> tuple[Array, Ar
     return np.array([value for value, _ in pairs]), np.column_stack([slope.ravel() for _, slope in pairs])
 
 
-def observe(params: Array, split: Split, masks: Array) -> Observation:
+def observe(params: Array, split: Split, masks: Masks) -> Observation:
     """What LearnLoss sees of a model: its validation log loss (a sum), its features, and their gradients.
 
     Args: params (D + 1, C); masks (draws, N, D) from `draw_masks`.

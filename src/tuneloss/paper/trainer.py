@@ -8,10 +8,83 @@ import numpy as np
 
 from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput, RunFailed
-from tuneloss.paper.datasets import Labels, Split
-from tuneloss.paper.terms import KEEP, NAMES, check_params, with_bias
+from tuneloss.paper import kernels
+from tuneloss.paper.datasets import Split
+from tuneloss.paper.terms import NAMES, check_params
 
-TINY = 1e-12  # keeps 0 / 0 out of the first step of a param whose gradient is 0
+CELLS = 2**13  # of the grid in which slopes of a piecewise-linear penalty are looked up
+
+
+class AdaGrad:
+    """AdaGrad on softmax regression, epoch by epoch; each epoch may have its own weights.
+
+    Each epoch takes the examples in a new order, one a step. A step follows an unbiased estimate of the gradient of
+    the loss divided by the number of examples N. Its state stays from one epoch to the next. Numbers are float32.
+
+    rng: gives the order of examples and the dropout masks.
+    start: params (D + 1, C) to start from; zeros if None. It is not changed.
+    params: (C, D + 1), the last column the bias; squares: the sums of squared gradients. Both change in place.
+    """
+
+    def __init__(
+        self, split: Split, rng: np.random.Generator, *, learning_rate: float = 0.1, start: Array | None = None
+    ) -> None:
+        if not learning_rate > 0:
+            raise InvalidInput(f"`learning_rate` must be above 0; found {learning_rate}.")
+        if start is not None:
+            check_params(np.asarray(start), split, "start")
+        self.rng, self.learning_rate = rng, learning_rate
+        self.n, self.epochs = len(split.train_y), 0
+        self._x = np.ones((self.n, split.params_shape[0]), dtype=np.float32)
+        self._x[:, :-1] = split.train_x
+        self._labels = split.train_y
+        self.params = np.zeros(split.params_shape[::-1], dtype=np.float32)
+        if start is not None:
+            self.params[:] = start.T
+        self.squares = np.zeros_like(self.params)
+
+    def epoch(self, weights: Array) -> None:
+        """One epoch on the five terms, weights (5,) in the order of NAMES.
+
+        Dropout is applied to an example with probability dropout / (logloss + dropout), its gradient is multiplied by
+        logloss + dropout, and the penalties count 1/N each.
+        """
+        l1, l2, uniform, dropout, logloss = np.asarray(weights, dtype=np.float32)
+        n, total = np.float32(self.n), logloss + dropout
+        dropped = self.rng.random(self.n) < (dropout / total if total > 0 else 0.0)
+        mask = np.where(dropped, np.cumsum(dropped) - 1, -1)
+        width = -(-self._x.shape[1] // 8)  # a random bit an input: each is kept with probability KEEP = 1/2
+        bits = self.rng.integers(0, 256, size=(int(dropped.sum()), width), dtype=np.uint8)
+        order, rate = self.rng.permutation(self.n), np.float32(self.learning_rate)
+        kernels.epoch(
+            self.params, self.squares, self._x, self._labels, order, mask, bits,
+            l1 / n, 2 * l2 / n, uniform, total, rate,
+        )  # fmt: skip
+        self._check()
+
+    def epoch_with_slopes(self, knots: Array, slopes: Array) -> None:
+        """One epoch on the mean log loss and a piecewise-linear penalty with `slopes` (2p + 1,) in the bins of `knots`.
+
+        Bin 2j lies strictly between knots j - 1 and j, and bin 2j + 1 is knot j itself.
+        """
+        at, slope = knots.astype(np.float32), slopes.astype(np.float32)
+        scale = np.float32((CELLS - 3) / (at[-1] - at[0]))
+        own = ((at - at[0]) * scale + np.float32(1)).astype(np.int64)  # cell 0 is for what is below all knots
+        cells = slope[2 * np.searchsorted(own, np.arange(CELLS))]
+        cells[own] = np.nan
+        order, rate = self.rng.permutation(self.n), np.float32(self.learning_rate)
+        kernels.hinge_epoch(
+            self.params, self.squares, self._x, self._labels, order, rate, at, slope, cells, scale
+        )  # fmt: skip
+        self._check()
+
+    def _check(self) -> None:
+        self.epochs += 1
+        if not np.isfinite(self.params).all():
+            raise RunFailed(
+                f"Training diverged in epoch {self.epochs}: params are no longer finite. "
+                f"Take a learning_rate below {self.learning_rate}, or smaller weights."
+            )
 
 
 def train(
@@ -25,15 +98,8 @@ def train(
 ) -> Array:
     """Minimise weights . terms on the training examples by AdaGrad, and return params (D + 1, C).
 
-    Each epoch takes the examples in a new order, one a step. A step follows an unbiased estimate of the
-    gradient of the loss divided by the number of examples: dropout is applied to the example with probability
-    dropout / (logloss + dropout), its gradient is multiplied by logloss + dropout, and the penalties count
-    1/N each.
-
-    Args:
-        weights: one non-negative number for each of l1, l2, uniform, dropout, logloss.
-        rng: gives the order of examples and the dropout masks.
-        start: params (D + 1, C) to start from; zeros if None. It is not changed.
+    weights: one non-negative number for each of l1, l2, uniform, dropout, logloss.
+    rng, learning_rate, start: as for `AdaGrad`.
 
     Raises RunFailed if params stop being finite.
 
@@ -43,71 +109,12 @@ def train(
     (65, 10)
     """
     w = _weights_array(weights)
-    if epochs < 0 or not learning_rate > 0:
-        raise InvalidInput(
-            "`epochs` must be at least 0 and `learning_rate` above 0; "
-            f"found epochs={epochs}, learning_rate={learning_rate}."
-        )
-    params = np.zeros(split.params_shape) if start is None else np.array(start, dtype=float)
-    check_params(params, split, "start")
-    squares = np.zeros_like(params)
-    for epoch in range(epochs):
-        pairs, labels = _one_epoch_of_examples(split, w, rng)
-        with np.errstate(over="ignore", invalid="ignore"):
-            adagrad(params, squares, pairs, labels, w, learning_rate)
-        if not np.isfinite(params).all():
-            raise RunFailed(
-                f"Training diverged in epoch {epoch + 1} of {epochs}: params are no longer finite. "
-                f"Take a learning_rate below {learning_rate}, or smaller weights."
-            )
-    return params
-
-
-def adagrad(params: Array, squares: Array, pairs: Array, labels: Labels, weights: Array, learning_rate: float) -> None:
-    """One AdaGrad step an example, in place on params and squares (both (D + 1, C)).
-
-    squares += g^2; params -= learning_rate * g / sqrt(squares), with g the step's gradient.
-
-    Args:
-        pairs: (N, 2, D + 1), each example as it is (for the uniform term), then with its dropout (for the
-            log loss). A bias input is in it.
-        weights: (5,) in the order of NAMES.
-    """
-    for pair, label in zip(pairs, labels, strict=True):
-        gradient = step_gradient(params, pair, label, weights, len(pairs))
-        squares += gradient * gradient
-        params -= learning_rate * gradient / (np.sqrt(squares) + TINY)
-
-
-def step_gradient(params: Array, pair: Array, label: int, weights: Array, n: int) -> Array:
-    """Gradient of one example's share of the loss: its own terms, and the penalties over n.
-
-    Args: params (D + 1, C); pair (2, D + 1), the example clean and as seen; weights (5,).
-    """
-    w_l1, w_l2, w_uniform, w_dropout, w_logloss = weights
-    logits = pair @ params
-    logits -= logits.max(axis=1, keepdims=True)
-    slope = np.exp(logits)
-    slope /= slope.sum(axis=1, keepdims=True)
-    slope[0] -= 1 / params.shape[1]
-    slope[0] *= w_uniform
-    slope[1, label] -= 1
-    slope[1] *= w_logloss + w_dropout
-    gradient: Array = pair.T @ slope
-    gradient[:-1] += (w_l1 * np.sign(params[:-1]) + 2 * w_l2 * params[:-1]) / n
-    return gradient
-
-
-def _one_epoch_of_examples(split: Split, weights: Array, rng: np.random.Generator) -> tuple[Array, Labels]:
-    """Examples in random order as (N, 2, D + 1): clean, then with dropout at the rate the weights ask for."""
-    order = rng.permutation(len(split.train_y))
-    clean = split.train_x[order]
-    w_dropout, w_logloss = weights[3:]
-    total = w_dropout + w_logloss
-    dropped = rng.random(len(order)) < (w_dropout / total if total > 0 else 0.0)
-    seen = clean.copy()
-    seen[dropped] *= (rng.random(seen[dropped].shape) < KEEP) / KEEP
-    return with_bias(np.stack([clean, seen], axis=1)), split.train_y[order]
+    if epochs < 0:
+        raise InvalidInput(f"`epochs` must be at least 0; found {epochs}.")
+    trainer = AdaGrad(split, rng, learning_rate=learning_rate, start=start)
+    for _ in range(epochs):
+        trainer.epoch(w)
+    return trainer.params.T.astype(float)
 
 
 def _weights_array(weights: Mapping[str, float]) -> Array:

@@ -1,0 +1,92 @@
+"""What all baselines share with `LossTuner`: ask, tell, best and history."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import numpy as np
+
+from tuneloss.core.box import Box
+from tuneloss.core.checks import Array, as_integer
+from tuneloss.core.observation import Observation
+from tuneloss.core.runs import Run, best_run, check_told
+from tuneloss.core.sample import ranges, same_point, sample_box
+
+
+class Search(ABC):
+    """Proposes points of a box, one at a time, and minimises the error (the metric, where one is told).
+
+    start: weights to try first, by name.
+    """
+
+    def __init__(self, box: Box, *, seed: int = 0, start: Mapping[str, float] | None = None) -> None:
+        self.box, self.history = box, list[Run]()
+        self.rng = np.random.default_rng(as_integer(seed, "seed", 0))
+        self._start = None if start is None else box.as_array(start)
+
+    def ask(self) -> dict[str, float]:
+        """Weights to train with."""
+        if self._start is not None and not self.history:
+            return self.box.as_dict(self._start)
+        return self.box.as_dict(self.propose())
+
+    @abstractmethod
+    def propose(self) -> Array:
+        """The next point (k,), from `history`."""
+
+    def tell(
+        self,
+        weights: Mapping[str, float],
+        observation: Observation | None = None,
+        *,
+        failed: str | None = None,
+    ) -> None:
+        """What came of a run: an observation, or why it failed."""
+        self.box.as_array(weights)
+        check_told(observation, failed)
+        self.history.append(Run(len(self.history), dict(weights), observation, failed))
+
+    @property
+    def best(self) -> Run | None:
+        """The best run told so far, by metric or error; None before the first that did not fail."""
+        return best_run(self.history)
+
+    def points(self) -> Array:
+        """The weights (m, k) of all runs that did not fail."""
+        return np.array([self.box.as_array(r.weights) for r in self.history if r.weights and not r.failed])
+
+    def errors(self) -> Array:
+        """Their errors (m,), or metrics."""
+        seen = [run.observation for run in self.history if run.observation is not None]
+        return np.array([o.error if o.metric is None else o.metric for o in seen])
+
+    def new(self, point: Array) -> Array:
+        """The point, or a random one if it was tried."""
+        tried = [self.box.as_array(run.weights) for run in self.history if run.weights]
+        return sample_box(self.box, self.rng) if any(same_point(point, other) for other in tried) else point
+
+
+class Cube:
+    """The free weights of a box as a unit cube: log scale where a range spans a decade or more."""
+
+    def __init__(self, box: Box) -> None:
+        self.box, self.ranges = box, ranges(box)
+        self.free = ~box.pinned
+
+    def to_cube(self, points: Array) -> Array:
+        """(m, k) -> (m, free)."""
+        r = self.ranges
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(points / r.low) / np.log(r.high / r.low)
+            plain = (points - r.low) / (r.high - r.low)
+        return np.asarray(np.where(r.log, logs, plain)[..., self.free])
+
+    def to_box(self, unit: Array) -> Array:
+        """(m, free) -> (m, k)."""
+        r, at = self.ranges, self.free
+        points = np.broadcast_to(self.box.lower, (*unit.shape[:-1], len(self.box))).copy()
+        low, high = r.low[at], r.high[at]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            points[..., at] = np.where(r.log[at], low * (high / low) ** unit, low + unit * (high - low))
+        return np.clip(points, self.box.lower, self.box.upper)

@@ -1,0 +1,41 @@
+"""The command line: `tuneloss demo`, `tuneloss paper ...`."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Annotated
+
+try:
+    import typer
+
+    from tuneloss.cli.shown import console
+except ModuleNotFoundError as missing:
+    raise SystemExit(f"The command line needs {missing.name}: pip install 'tuneloss[cli]'") from None
+
+from tuneloss.cli.demo import demo
+from tuneloss.cli.paper import paper
+
+app = typer.Typer(
+    help="Learn the weights of a training loss from a few trained models.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo)
+app.add_typer(paper, name="paper")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        console.print(f"tuneloss {version('tuneloss')}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Learn the weights of a training loss from a few trained models."""

@@ -1,0 +1,46 @@
+"""What the commands share: the console, tables, and polite ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from tuneloss.errors import TuneLossError
+
+console = Console()
+
+
+@contextmanager
+def stoppable(kept: str = "nothing was written") -> Iterator[None]:
+    """Ctrl-C ends the work with a word, and what a user can mend is said in words, instead of a traceback."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print(f"Stopped; {kept}.")
+        raise typer.Exit(130) from None
+    except TuneLossError as reason:
+        Console(stderr=True).print(f"Error: {reason}", highlight=False, soft_wrap=True, markup=False)
+        raise typer.Exit(1) from None
+
+
+def table(first: str, *rest: str) -> Table:
+    """An empty table, its first column to the left."""
+    made = Table(box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
+    made.add_column(first, justify="left")
+    for name in rest:
+        made.add_column(name, justify="right")
+    return made
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder before any work is done, so that a bad path costs nothing."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as reason:
+        raise typer.BadParameter(f"must be a folder that can be written: {reason}", param_hint="--out") from None

@@ -1,0 +1,126 @@
+"""Training runs of the paper's tuning experiments (section 4.2), repeat by repeat, resumable."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tuneloss.baselines.random_search import RandomSearch
+from tuneloss.core.checks import Array
+from tuneloss.errors import RunFailed
+from tuneloss.paper.datasets import DIGITS, Labels, Split, fresh_split
+from tuneloss.paper.results import Record, append_records, read_records
+from tuneloss.paper.terms import appendix_box, draw_masks, log_probabilities, observe
+from tuneloss.paper.trainer import train
+from tuneloss.paper.tuners import make_tuner
+
+EPOCHS, EPOCHS_ON_DIGITS = 30, 100  # the paper does not say how many; digits are few
+DRAWS = 8  # of dropout masks, in an observation
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One repeat of one tuner on one data set: so many runs, one after another."""
+
+    experiment: str
+    dataset: str
+    tuner: str
+    repeat: int
+    runs: int
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        return self.experiment, self.dataset, self.tuner, self.repeat
+
+
+def run_units(
+    path: Path,
+    units: Sequence[Unit],
+    *,
+    folder: str | None = None,
+    jobs: int = 1,
+    on_unit: Callable[[int, Unit], object] = lambda done, unit: None,
+) -> list[Record]:
+    """The records of all units; those that are in the file with enough runs are not run again.
+
+    A unit is added to the file when it is whole. Units run side by side by joblib: `joblib.parallel_config` gives them
+    to another backend, such as a Ray or Dask cluster.
+
+    on_unit: called with the number of units done, and the last of them.
+    """
+    import joblib
+
+    there: dict[tuple[str, str, str, int], list[Record]] = {}
+    for record in read_records(path):
+        there.setdefault((record["experiment"], record["dataset"], record["tuner"], record["repeat"]), []).append(
+            record
+        )
+    missing = [unit for unit in units if len(there.get(unit.key, [])) < unit.runs]
+    done = len(units) - len(missing)
+    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
+    for unit, records in parallel(joblib.delayed(_whole_unit)(unit, folder) for unit in missing):
+        append_records(path, records[len(there.get(unit.key, [])) :])  # what is there of a shorter one stays
+        there[unit.key] = records
+        done += 1
+        on_unit(done, unit)
+    return [record for unit in units for record in there[unit.key][: unit.runs]]
+
+
+def _whole_unit(unit: Unit, folder: str | None) -> tuple[Unit, list[Record]]:
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):  # units share the cores
+        return unit, list(run_unit(unit, folder))
+
+
+def run_unit(unit: Unit, folder: str | None = None) -> Iterator[Record]:
+    """The runs of one unit, as they end.
+
+    A repeat has its own split, dropout masks, first weights and noise of each run, the same for all tuners: tuners
+    differ in what they ask for after the first run.
+    """
+    name = zlib.crc32(unit.dataset.encode())
+    data, masks_seed, first, own, *noise = np.random.SeedSequence([name, unit.repeat]).spawn(4 + unit.runs)
+    split = fresh_split(unit.dataset, np.random.default_rng(data), folder)
+    masks = draw_masks(split, np.random.default_rng(masks_seed), draws=DRAWS)
+    box = appendix_box()
+    start = RandomSearch(box, seed=_integer(first)).ask()
+    tuner = make_tuner(unit.tuner, box, _integer(own), start)
+    epochs = EPOCHS_ON_DIGITS if unit.dataset == DIGITS else EPOCHS
+    for run in range(unit.runs):
+        began = time.perf_counter()
+        weights = tuner.ask()
+        record = {"experiment": unit.experiment, "dataset": unit.dataset, "tuner": unit.tuner, "repeat": unit.repeat}
+        record |= {"run": run, "weights": {n: float(f"{w:.6g}") for n, w in weights.items()}}
+        try:
+            params = train(split, weights, np.random.default_rng(noise[run]), epochs=epochs)
+        except RunFailed as reason:
+            tuner.tell(weights, failed=str(reason))
+            record |= dict.fromkeys(("validation_loss", "validation_error", "test_loss", "test_error"))
+            yield record | {"seconds": round(time.perf_counter() - began, 3), "failed": str(reason)}
+            continue
+        tuner.tell(weights, observe(params, split, masks))
+        yield record | evaluated(params, split) | {"seconds": round(time.perf_counter() - began, 3)}
+
+
+def evaluated(params: Array, split: Split) -> Record:
+    """Mean log loss and error rate on validation and test examples."""
+    validation = loss_and_error(params, split.validation_x, split.validation_y)
+    test = loss_and_error(params, split.test_x, split.test_y)
+    names = ("validation_loss", "validation_error", "test_loss", "test_error")
+    return {name: round(value, 6) for name, value in zip(names, (*validation, *test), strict=True)}
+
+
+def loss_and_error(params: Array, x: Array, y: Labels) -> tuple[float, float]:
+    """Mean log loss, and share of wrong labels."""
+    log_p = log_probabilities(params, x)
+    return -float(log_p[np.arange(len(y)), y].mean()), float((log_p.argmax(axis=1) != y).mean())
+
+
+def _integer(seeds: np.random.SeedSequence) -> int:
+    return int(seeds.generate_state(1)[0])

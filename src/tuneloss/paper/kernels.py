@@ -1,0 +1,153 @@
+"""The inner loops of the paper's trainer, compiled by numba: one epoch of AdaGrad on softmax regression.
+
+Arrays are float32. Params and squares are (C, D + 1), a row a class, the last column the bias, which is not penalised.
+Inputs are (N, D + 1) with a last column of ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from tuneloss.paper.datasets import Labels
+
+Single = NDArray[np.float32]
+TINY = np.float32(1e-12)  # keeps 0 / 0 out of the first step of a param whose gradient is 0
+ONE, TWO, ZERO = np.float32(1), np.float32(2), np.float32(0)
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def _compiled(function: F) -> F:
+    """Compiled when first called, and kept on disk; NaN and infinity keep their meaning, 1 / 0 is infinity."""
+    fast = {"reassoc", "contract", "arcp", "afn", "nsz"}
+    return cast(F, njit(fastmath=fast, error_model="numpy", cache=True, nogil=True)(function))
+
+
+@_compiled
+def _see(seen: Single, clean: Single, bits: NDArray[np.uint8]) -> None:
+    """The input with each entry kept, and doubled, where its bit is 1; the last one, of the bias, always kept."""
+    n = len(clean) - 1
+    for d in range(n):
+        kept = (bits[d >> 3] >> (d & 7)) & 1
+        seen[d] = clean[d] * (TWO if kept else ZERO)
+    seen[n] = clean[n]
+
+
+@_compiled
+def _probabilities(out: Single, params: Single, x: Single) -> None:
+    """Softmax of params @ x, into `out` (C,)."""
+    for c in range(len(out)):
+        total = ZERO
+        for d in range(len(x)):
+            total += params[c, d] * x[d]
+        out[c] = total
+    largest = out.max()
+    total = ZERO
+    for c in range(len(out)):
+        out[c] = np.exp(out[c] - largest)
+        total += out[c]
+    for c in range(len(out)):
+        out[c] /= total
+
+
+@_compiled
+def _slopes(
+    own: Single, uniform: Single, params: Single, clean: Single, seen: Single, label: int, masked: bool,
+    w_uniform: np.float32, w_own: np.float32,
+) -> None:  # fmt: skip
+    """Derivatives by the logits: of the log loss on `seen` into `own`, on uniform labels of `clean` into `uniform`."""
+    _probabilities(own, params, seen)
+    if w_uniform > ZERO:
+        if masked:
+            _probabilities(uniform, params, clean)
+        else:
+            uniform[:] = own
+        for c in range(len(uniform)):
+            uniform[c] = w_uniform * (uniform[c] - ONE / np.float32(len(uniform)))
+    own[label] -= ONE
+    for c in range(len(own)):
+        own[c] *= w_own
+
+
+@_compiled
+def _step(
+    params: Single, squares: Single, seen: Single, clean: Single, own: np.float32, uniform: np.float32,
+    l1: np.float32, l2: np.float32, rate: np.float32,
+) -> None:  # fmt: skip
+    """AdaGrad on the params of one class."""
+    last = len(params) - 1
+    for d in range(last):
+        p = params[d]
+        sign = (ONE if p > ZERO else ZERO) - (ONE if p < ZERO else ZERO)
+        g = own * seen[d] + uniform * clean[d] + l1 * sign + l2 * p
+        square = squares[d] + g * g
+        squares[d] = square
+        params[d] = p - rate * g / (np.sqrt(square) + TINY)
+    g = own + uniform
+    squares[last] += g * g
+    params[last] -= rate * g / (np.sqrt(squares[last]) + TINY)
+
+
+@_compiled
+def epoch(
+    params: Single, squares: Single, x: Single, labels: Labels, order: Labels, mask: Labels, bits: NDArray[np.uint8],
+    l1: np.float32, l2: np.float32, w_uniform: np.float32, w_own: np.float32, rate: np.float32,
+) -> None:  # fmt: skip
+    """One AdaGrad step an example, in place: squares += g^2; params -= rate * g / sqrt(squares).
+
+    order: (N,), the examples in the order of their steps. mask: (N,), for each step the row of `bits` that says which
+    inputs it keeps, or -1 for all. A step adds l1 * sign(param) + l2 * param to the gradient; w_uniform is the weight
+    of uniform labels, w_own of the log loss and dropout together.
+    """
+    n_classes, last = params.shape[0], params.shape[1] - 1
+    own, uniform = np.zeros(n_classes, np.float32), np.zeros(n_classes, np.float32)
+    room = np.empty(last + 1, np.float32)
+    for step in range(len(order)):
+        clean, row = x[order[step]], mask[step]
+        seen = clean
+        if row >= 0:
+            _see(room, clean, bits[row])
+            seen = room
+        _slopes(own, uniform, params, clean, seen, labels[order[step]], row >= 0, w_uniform, w_own)
+        for c in range(n_classes):
+            _step(params[c], squares[c], seen, clean, own[c], uniform[c], l1, l2, rate)
+
+
+@_compiled
+def _bin(x: np.float32, knots: Single) -> int:
+    """2j strictly between knots j - 1 and j, 2j + 1 at knot j."""
+    j = int(np.searchsorted(knots, x))
+    return 2 * j + 1 if j < len(knots) and x == knots[j] else 2 * j
+
+
+@_compiled
+def hinge_epoch(
+    params: Single, squares: Single, x: Single, labels: Labels, order: Labels, rate: np.float32,
+    knots: Single, slopes: Single, cells: Single, scale: np.float32,
+) -> None:  # fmt: skip
+    """The same on the log loss and a convex piecewise-linear penalty, whose slope in bin b is slopes[b].
+
+    cells: the slopes in the cells of an even grid from the first knot, `scale` cells a unit; NaN where a knot is.
+    """
+    n_classes, last = params.shape[0], params.shape[1] - 1
+    own, uniform = np.zeros(n_classes, np.float32), np.zeros(n_classes, np.float32)
+    top = np.float32(len(cells) - 1)
+    for step in range(len(order)):
+        seen = x[order[step]]
+        _slopes(own, uniform, params, seen, seen, labels[order[step]], False, ZERO, ONE)
+        for c in range(n_classes):
+            for d in range(last + 1):
+                p, penalty = params[c, d], ZERO
+                if d < last:
+                    penalty = cells[int(min(max((p - knots[0]) * scale + ONE, ZERO), top))]
+                    if np.isnan(penalty):
+                        penalty = slopes[_bin(p, knots)]
+                g = own[c] * seen[d] + penalty
+                square = squares[c, d] + g * g
+                squares[c, d] = square
+                params[c, d] = p - rate * g / (np.sqrt(square) + TINY)
