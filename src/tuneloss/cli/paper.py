@@ -6,12 +6,15 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tuneloss.cli.shown import console, make_folder, stoppable, table
 from tuneloss.core.progress import progress_bar
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 paper = typer.Typer(help="Figures and tables of the paper.", no_args_is_help=True)
 
@@ -51,6 +54,14 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def save_both(figure: Figure, out: Path, name: str) -> None:
+    """Write a figure as PNG and SVG, and say where."""
+    from tuneloss.report.figures import save
+
+    for suffix in ("png", "svg"):
+        console.print(f"Figure: {save(figure, out / f'{name}.{suffix}')}", highlight=False, soft_wrap=True)
+
+
 @contextmanager
 def units_bar(what: str, total: int) -> Iterator[Callable[[int, Any], None]]:
     """A progress bar of units of work, with the time left."""
@@ -63,7 +74,6 @@ def units_bar(what: str, total: int) -> Iterator[Callable[[int, Any], None]]:
 def figure1(out: Out = Path("tuneloss-paper")) -> None:
     """Figure 1: three quadratic losses for a one-dimensional model."""
     from tuneloss.paper.figure1 import draw_figure1, figure1_info
-    from tuneloss.report.figures import save
 
     make_folder(out)
     info = figure1_info()
@@ -72,9 +82,7 @@ def figure1(out: Out = Path("tuneloss-paper")) -> None:
         shown.add_row(loss.name, f"{loss.argmin:.3f}", f"{loss.error:.3f}")
     shown.add_row("best trained model", f"{info.best:.3f}", f"{info.best_error:.3f}")
     console.print(shown)
-    for suffix in ("png", "svg"):
-        path = save(draw_figure1(info), out / f"figure1.{suffix}")
-        console.print(f"Figure: {path}", highlight=False, soft_wrap=True)
+    save_both(draw_figure1(info), out, "figure1")
 
 
 @paper.command()
@@ -98,3 +106,79 @@ def table1(
     for cells in table1_cells(table1_info(records)):
         shown.add_row(*cells)
     console.print(shown)
+
+
+@paper.command()
+def table2(datasets: Datasets = None) -> None:
+    """Table 2: sizes of the training, validation and test sets, beside the paper's."""
+    from tuneloss.paper.datasets import fresh_split
+    from tuneloss.paper.table2 import PAPER_SIZES
+
+    with stoppable():
+        shown = table("data", "inputs", "classes", "training", "validation", "test", "paper's sizes")
+        for name in chosen_datasets(datasets, quick=False):
+            split = fresh_split(name, 0)
+            sizes = [len(part) for part in (split.train_y, split.validation_y, split.test_y)]
+            said = " / ".join(map(str, PAPER_SIZES[name])) if name in PAPER_SIZES else ""
+            shown.add_row(name, str(split.params_shape[0] - 1), str(split.n_classes), *map(str, sizes), said)
+    console.print(shown)
+
+
+@paper.command()
+def figure2(
+    datasets: Datasets = None,
+    repeats: Repeats = None,
+    runs: Runs = None,
+    results: Results = Path("results"),
+    out: Out = Path("tuneloss-paper"),
+    jobs: Jobs = None,
+    quick: Quick = False,
+) -> None:
+    """Figure 2: test log loss and error by the number of training runs. Resumable."""
+    from tuneloss.paper.experiments import run_units
+    from tuneloss.paper.figure2 import EXPERIMENT, draw_figure2, figure2_info, figure2_units
+    from tuneloss.paper.table1 import SMALL
+
+    make_folder(out)
+    names = [name for name in chosen_datasets(datasets, quick) if datasets or quick or name in (*SMALL, "digits")]
+    units = figure2_units(names, repeats or (2 if quick else None), runs or (8 if quick else None))
+    with stoppable(f"what was done is in {results}"), units_bar("training", len(units)) as advance:
+        records = run_units(results_file(results, EXPERIMENT, quick), units, jobs=jobs or cores(), on_unit=advance)
+    curves = figure2_info(records)
+    at = [n for n in (1, 2, 3, 5, 10, 20, 50, 100, 500) if n <= max(len(curve.mean) for curve in curves)]
+    shown = table("data", "tuner", *(f"after {n}" for n in at))
+    for curve in curves:
+        if curve.measure == "test_loss":
+            cells = [f"{curve.mean[n - 1]:.4f}" if n <= len(curve.mean) else "" for n in at]
+            shown.add_row(curve.dataset, curve.tuner, *cells)
+    console.print(shown)
+    console.print("Test log loss of the model of least validation log loss so far, mean over repeats.")
+    save_both(draw_figure2(curves), out, "figure2")
+
+
+@paper.command()
+def figure3(
+    datasets: Datasets = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds 0, 1, ...", show_default="5")] = None,
+    epochs: Annotated[int | None, typer.Option(min=2, help="Epochs of a run.", show_default="1000")] = None,
+    results: Results = Path("results"),
+    out: Out = Path("tuneloss-paper"),
+    jobs: Jobs = None,
+    quick: Quick = False,
+) -> None:
+    """Figure 3: a regularizer learned inside one training run. Resumable. Needs the torch extra."""
+    from tuneloss.paper.figure3 import EPOCHS, EXPERIMENT, SEEDS, draw_figure3, figure3_records, figure3_rows
+    from tuneloss.paper.table1 import SMALL
+
+    make_folder(out)
+    names = [name for name in chosen_datasets(datasets, quick) if datasets or quick or name in (*SMALL, "digits")]
+    n_seeds, n_epochs = seeds or (1 if quick else SEEDS), epochs or (40 if quick else EPOCHS)
+    path = results_file(results, EXPERIMENT, quick)
+    with stoppable(f"what was done is in {results}"), progress_bar("training", len(names) * n_seeds * 3) as advance:
+        records = figure3_records(path, names, n_seeds, n_epochs, jobs=jobs or cores(), on_run=advance)
+    header, rows = figure3_rows(records)
+    shown = table(*header)
+    for cells in rows:
+        shown.add_row(*cells)
+    console.print(shown)
+    save_both(draw_figure3(records), out, "figure3")

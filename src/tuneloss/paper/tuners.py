@@ -49,6 +49,16 @@ LABELS = {
     "gp": "Optuna GP",
 }
 
+COLORS = {  # of Okabe and Ito: told apart without red and green; the same everywhere
+    "tuneloss": "#0072B2",
+    "tuneloss-paper": "#56B4E9",
+    "random": "#7F7F7F",
+    "gp-ei-mcmc": "#D55E00",
+    "tunereg": "#009E73",
+    "tpe": "#CC79A7",
+    "gp": "#E69F00",
+}
+
 
 def make_tuner(name: str, box: Box, seed: int, start: Mapping[str, float]) -> Tuner:
     """The tuner of this name; all begin with the weights of `start`."""

@@ -1,0 +1,93 @@
+"""Figure 2: test log loss and test error by the number of training runs, for every tuner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator, PercentFormatter
+
+from tuneloss.core.checks import Array
+from tuneloss.paper.experiments import Unit
+from tuneloss.paper.results import Record
+from tuneloss.paper.table1 import by_repeat, chosen
+from tuneloss.paper.tuners import COLORS, LABELS, TUNERS
+from tuneloss.report.figures import INK, style
+from tuneloss.report.info import interval
+
+EXPERIMENT = "figure2"
+RUNS = dict.fromkeys(TUNERS, 100) | {"random": 500, "gp-ei-mcmc": 50}
+REPEATS = dict.fromkeys(TUNERS, 20) | {"gp-ei-mcmc": 5}
+PANELS = {"test_loss": ("validation_loss", "test log loss"), "test_error": ("validation_error", "test error")}
+
+
+def figure2_units(datasets: Sequence[str], repeats: int | None = None, runs: int | None = None) -> list[Unit]:
+    """What is to be run, repeat by repeat."""
+    return [
+        Unit(EXPERIMENT, dataset, tuner, repeat, min(RUNS[tuner], runs or RUNS[tuner]))
+        for repeat in range(max(REPEATS.values()) if repeats is None else repeats)
+        for dataset in datasets
+        for tuner in TUNERS
+        if repeat < (REPEATS[tuner] if repeats is None else repeats)
+    ]
+
+
+@dataclass(frozen=True)
+class TunerCurve:
+    """Mean over repeats of the chosen model's measure after each run (runs,), and half its 95% interval."""
+
+    dataset: str
+    tuner: str
+    measure: str
+    repeats: int
+    mean: Array
+    half: Array
+
+
+def figure2_info(records: Sequence[Record]) -> list[TunerCurve]:
+    """A curve for each data set, tuner and measure; log loss is chosen by validation log loss, error by error."""
+    curves = []
+    for dataset in dict.fromkeys(record["dataset"] for record in records):
+        for tuner in TUNERS:
+            repeats = by_repeat(records, dataset, tuner)
+            for measure, (by, _) in PANELS.items():
+                if repeats:
+                    values = np.array([chosen(own, measure, by) for own in repeats.values()])
+                    pairs = [interval(column) for column in values.T]
+                    mean, half = (np.array([getattr(pair, name) for pair in pairs]) for name in ("mean", "half"))
+                    curves.append(TunerCurve(dataset, tuner, measure, len(values), mean, half))
+    return curves
+
+
+def draw_figure2(curves: Sequence[TunerCurve]) -> Figure:
+    """A row a data set: test log loss, and test error, with 95% intervals as bands."""
+    datasets = list(dict.fromkeys(curve.dataset for curve in curves))
+    figure = Figure(figsize=(10.5, 4 * len(datasets) + 0.6), layout="constrained", facecolor="white")
+    grid = figure.subplots(len(datasets), len(PANELS), squeeze=False)
+    for row, dataset in zip(grid, datasets, strict=True):
+        for axes, (measure, (_, label)) in zip(row, PANELS.items(), strict=True):
+            own = [curve for curve in curves if curve.dataset == dataset and curve.measure == measure]
+            for curve in own:
+                runs = np.arange(1, len(curve.mean) + 1)
+                color = COLORS[curve.tuner]
+                axes.plot(runs, curve.mean, color=color, linewidth=2, label=LABELS[curve.tuner])
+                if curve.repeats >= 5:  # an interval of fewer says nothing
+                    low, high = curve.mean - curve.half, curve.mean + curve.half
+                    axes.fill_between(runs, low, high, color=color, alpha=0.15, linewidth=0)
+            lowest = min(float(np.nanmin(curve.mean)) for curve in own)
+            early = max(float(curve.mean[min(2, len(curve.mean) - 1)]) for curve in own)
+            if early > lowest:
+                axes.set_ylim(lowest - 0.08 * (early - lowest), early)
+            axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.xaxis.set_minor_locator(NullLocator())
+            axes.set(xlabel="training runs", ylabel=label, title=dataset)
+            if measure == "test_error":
+                axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=1))
+            style(axes)
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, labelcolor=INK, loc="outside lower center", ncols=4)
+    return figure

@@ -1,0 +1,240 @@
+"""Figure 3: a regularizer learned while softmax regression trains by AdaGrad, one example a step (section 4.3).
+
+The tuner is `tuneloss.torch.OnlineTuner`; between its steps the compiled trainer makes one epoch. Model and trainer
+share their memory.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+
+from tuneloss.core.checks import Array
+from tuneloss.paper.datasets import Split, fresh_split
+from tuneloss.paper.experiments import loss_and_error
+from tuneloss.paper.results import Record, append_records, read_records
+from tuneloss.paper.trainer import AdaGrad
+from tuneloss.report.figures import INK, style
+from tuneloss.report.info import interval
+from tuneloss.torch import ConvexPiecewiseLinear, LinearLoss, OnlineTuner
+
+EXPERIMENT, EPOCHS, SEEDS, KNOTS = "figure3", 1000, 5, 50
+DRAWN = (10, 100, 1000)  # epochs after which the regularizer is drawn
+FORMS: dict[str, dict[str, Any] | None] = {
+    "none": None,
+    "paper": {
+        "objective": "paper",
+        "epsilon": "paper",
+        "window": None,
+        "offset": False,
+        "constraints": "all",
+        "damping": 0.0,
+    },
+    "calibrated": {},  # the defaults
+}
+LABELS = {
+    "none": "AdaGrad",
+    "paper": "AdaGrad + TuneLoss, paper's form",
+    "calibrated": "AdaGrad + TuneLoss, calibrated",
+}
+COLORS = {"none": "#7F7F7F", "paper": "#56B4E9", "calibrated": "#0072B2"}
+MEASURES = ("train_loss", "validation_loss", "test_loss", "test_error")
+
+
+def log_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    """Mean log loss."""
+    return F.cross_entropy(model(batch[0]), batch[1])
+
+
+def online_run(dataset: str, form: str, seed: int, epochs: int, folder: str | None = None) -> Record:
+    """One training run: curves by epoch, and the learned regularizer after 10, 100 and 1000 epochs and the last."""
+    began = time.perf_counter()
+    data, noise = np.random.SeedSequence([seed, 3]).spawn(2)
+    split = fresh_split(dataset, np.random.default_rng(data), folder)
+    trainer = AdaGrad(split, np.random.default_rng(noise))
+    model, loss = shared_model(trainer), learned_loss()
+    options = FORMS[form]
+    tuner = None
+    if options is not None:
+        train, validation = batches(split.train_x, split.train_y), batches(split.validation_x, split.validation_y)
+        tuner = OnlineTuner(model, loss, log_loss, train, validation, batches=None, keep_best=False, **options)
+    curves: dict[str, list[float]] = {name: [] for name in MEASURES}
+    regularizers: dict[str, Record] = {}
+    for epoch in range(1, epochs + 1):
+        one_epoch(trainer, loss)
+        for name, value in measured(trainer, split).items():
+            curves[name].append(value)
+        if tuner is not None:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="Tuning may hurt")  # the curves show it, if it does
+                tuner.step()
+            if epoch in DRAWN or epoch == epochs:
+                regularizers[str(epoch)] = regularizer(loss)
+    kept = kept_epochs(epochs)
+    best = int(np.argmin(curves["validation_loss"]))
+    return {
+        "experiment": EXPERIMENT,
+        "dataset": dataset,
+        "form": form,
+        "seed": seed,
+        "epochs": epochs,
+        "best_epoch": best + 1,
+        **{name: curves[name][best] for name in MEASURES},
+        **{f"last_{name}": curves[name][-1] for name in MEASURES},
+        "kept": kept,
+        "curves": {name: [curve[epoch - 1] for epoch in kept] for name, curve in curves.items()},
+        "regularizers": regularizers,
+        "seconds": round(time.perf_counter() - began, 3),
+    }
+
+
+def shared_model(trainer: AdaGrad) -> nn.Module:
+    """A linear layer whose weight and bias are the trainer's params."""
+    n_classes, n_inputs = trainer.params.shape
+    model = nn.Linear(n_inputs - 1, n_classes)
+    params = torch.from_numpy(trainer.params)
+    model.weight, model.bias = nn.Parameter(params[:, :-1]), nn.Parameter(params[:, -1])
+    return model
+
+
+def learned_loss() -> LinearLoss:
+    """Log loss, pinned at 1, and a regularizer of 50 knots without limit, 0 to begin with."""
+    terms: dict[str, Any] = {"logloss": log_loss, "learned": ConvexPiecewiseLinear(KNOTS)}
+    return LinearLoss(terms, box={"logloss": 1.0, "learned": (0.0, math.inf)})
+
+
+def one_epoch(trainer: AdaGrad, loss: LinearLoss) -> None:
+    """Train by the loss as it is; before anything was learned by the log loss alone."""
+    _, term, places = loss.penalty_terms()[0]
+    weights = loss.weights[places].tolist()
+    if not any(weights):
+        trainer.epoch(np.array([0.0, 0.0, 0.0, 0.0, 1.0]))
+        return
+    assert isinstance(term, ConvexPiecewiseLinear)
+    r = term.function(weights)
+    trainer.epoch_with_slopes(r.grid.knots.double().numpy(), r.slope.numpy())
+
+
+def regularizer(loss: LinearLoss) -> Record:
+    """r as its knots and its values there, the least of them 0."""
+    _, term, places = loss.penalty_terms()[0]
+    assert isinstance(term, ConvexPiecewiseLinear)
+    if not term.placed:
+        return {"knots": [], "values": []}
+    r = term.function(loss.weights[places].tolist())
+    knots = r.grid.knots.double()
+    at_knots = slice(1, None, 2)  # bins 2j + 1
+    values = (r.intercept[at_knots] + r.slope[at_knots] * (knots - r.grid.center)).numpy()
+    return {"knots": _short(knots.numpy()), "values": _short(values - values.min())}
+
+
+def measured(trainer: AdaGrad, split: Split) -> dict[str, float]:
+    """Mean log loss on each part of the split, and test error."""
+    params = trainer.params.T
+    parts = {
+        part: (getattr(split, f"{part}_x"), getattr(split, f"{part}_y")) for part in ("train", "validation", "test")
+    }
+    found = {part: loss_and_error(params, *examples) for part, examples in parts.items()}
+    losses = {f"{part}_loss": round(loss, 6) for part, (loss, _) in found.items()}
+    return losses | {"test_error": round(found["test"][1], 6)}
+
+
+def batches(x: Any, y: Any, size: int = 512) -> list[tuple[Tensor, Tensor]]:
+    """Examples as tensors, in parts."""
+    inputs, labels = torch.tensor(x, dtype=torch.float32), torch.tensor(y)
+    return list(zip(torch.split(inputs, size), torch.split(labels, size), strict=True))
+
+
+def _short(numbers: Array) -> list[float]:
+    return [float(f"{number:.4g}") for number in numbers]
+
+
+def kept_epochs(epochs: int) -> list[int]:
+    """Epochs to keep of a curve: all of the first 20, then ever fewer, and the last."""
+    return sorted({*range(1, min(epochs, 20) + 1), *np.geomspace(1, epochs, 80).round().astype(int).tolist()})
+
+
+def figure3_records(
+    path: Path,
+    datasets: Sequence[str],
+    seeds: int,
+    epochs: int,
+    *,
+    folder: str | None = None,
+    jobs: int = 1,
+    on_run: Callable[[int, str], object] = lambda done, note: None,
+) -> list[Record]:
+    """The records of all runs, by data set, form and seed; those in the file are not run again."""
+    import joblib
+
+    keys = [(dataset, form, seed, epochs) for seed in range(seeds) for dataset in datasets for form in FORMS]
+    there = {(r["dataset"], r["form"], r["seed"], r["epochs"]): r for r in read_records(path)}
+    missing = [key for key in keys if key not in there]
+    on_run(len(keys) - len(missing), "")
+    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
+    for record in parallel(joblib.delayed(_one_run)(*key, folder) for key in missing):
+        append_records(path, [record])
+        there[record["dataset"], record["form"], record["seed"], record["epochs"]] = record
+        on_run(sum(key in there for key in keys), f"{record['dataset']}, {record['form']}, seed {record['seed']}")
+    return [there[key] for key in sorted(keys, key=lambda key: (datasets.index(key[0]), list(FORMS).index(key[1])))]
+
+
+def _one_run(dataset: str, form: str, seed: int, epochs: int, folder: str | None) -> Record:
+    from threadpoolctl import threadpool_limits
+
+    torch.set_num_threads(1)  # runs share the cores
+    with threadpool_limits(1):
+        return online_run(dataset, form, seed, epochs, folder)
+
+
+def figure3_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    """Header, and a row for each data set and form: mean and 95% interval over seeds."""
+    measures = ("validation_loss", "test_loss", "test_error", "last_validation_loss", "last_test_loss")
+    names = ("validation log loss", "test log loss", "test error", "validation, last epoch", "test, last epoch")
+    rows = []
+    for dataset, form in dict.fromkeys((record["dataset"], record["form"]) for record in records):
+        own = [record for record in records if (record["dataset"], record["form"]) == (dataset, form)]
+        epochs = sorted(record["best_epoch"] for record in own)
+        spread = f"{epochs[0]} to {epochs[-1]}"
+        rows.append([dataset, form, spread, *(str(interval([record[m] for record in own])) for m in measures)])
+    return ["data", "form", "best epochs", *names], rows
+
+
+def draw_figure3(records: Sequence[Record]) -> Figure:
+    """A row a data set: log loss by epoch (mean over seeds, band: all seeds), and the learned regularizers."""
+    datasets = list(dict.fromkeys(record["dataset"] for record in records))
+    figure = Figure(figsize=(11, 4 * len(datasets) + 0.4), layout="constrained", facecolor="white")
+    for (left, right), dataset in zip(figure.subplots(len(datasets), 2, squeeze=False), datasets, strict=True):
+        own = [record for record in records if record["dataset"] == dataset]
+        for form in dict.fromkeys(record["form"] for record in own):
+            runs = [record for record in own if record["form"] == form]
+            for part, line in (("validation", "-"), ("test", "--"), ("train", ":")):
+                values = np.array([record["curves"][f"{part}_loss"] for record in runs])
+                label = f"{LABELS[form]}: {part}"
+                left.plot(runs[0]["kept"], values.mean(axis=0), line, color=COLORS[form], label=label)
+                if part == "validation":
+                    low, high = values.min(axis=0), values.max(axis=0)
+                    left.fill_between(runs[0]["kept"], low, high, color=COLORS[form], alpha=0.15, linewidth=0)
+        left.set(xscale="log", xlabel="epoch", ylabel="log loss", title=dataset)
+        left.set_ylim(0, 2.2 * min(record["validation_loss"] for record in own))
+        left.legend(fontsize=7, frameon=False, labelcolor=INK)
+        shown = next((record for record in own if record["form"] == "calibrated"), None)
+        for width, (epoch, r) in enumerate((shown or {"regularizers": {}})["regularizers"].items(), start=1):
+            right.plot(
+                r["knots"], r["values"], linewidth=width, color=COLORS["calibrated"], label=f"after {epoch} epochs"
+            )
+        right.set(xlabel="param", ylabel="r(param)", title=f"{dataset}: learned regularizer, calibrated, first seed")
+        right.legend(frameon=False, labelcolor=INK)
+        style(left)
+        style(right)
+    return figure

@@ -1,0 +1,181 @@
+"""Experiments: fair repeats, records that survive a kill, tables and curves from records by hand."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tuneloss.errors import InvalidInput
+from tuneloss.paper import experiments
+from tuneloss.paper.experiments import Unit, run_unit, run_units
+from tuneloss.paper.figure2 import draw_figure2, figure2_info, figure2_units
+from tuneloss.paper.results import append_records, read_records
+from tuneloss.paper.table1 import HEADER, chosen, table1_cells, table1_info, table1_units
+from tuneloss.paper.terms import appendix_box
+from tuneloss.paper.tuners import COLORS, LABELS, TUNERS, make_tuner
+
+FIELDS = {
+    "experiment", "dataset", "tuner", "repeat", "run", "weights", "validation_loss", "validation_error", "test_loss",
+    "test_error", "seconds",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def few_epochs(monkeypatch):
+    monkeypatch.setattr(experiments, "EPOCHS_ON_DIGITS", 3)
+
+
+def without_time(records):
+    return [{name: value for name, value in record.items() if name != "seconds"} for record in records]
+
+
+def test_a_unit_has_one_whole_record_a_run():
+    records = list(run_unit(Unit("table1", "digits", "tuneloss", 0, 3)))
+    assert [record["run"] for record in records] == [0, 1, 2]
+    for record in records:
+        assert set(record) == FIELDS
+        assert json.loads(json.dumps(record, allow_nan=False)) == record
+        assert appendix_box().as_array(record["weights"]) is not None
+        assert 0 < record["validation_loss"] < 10
+        assert 0 <= record["test_error"] <= 1
+
+
+def test_tuners_share_split_first_weights_and_noise_of_a_repeat_and_repeats_differ():
+    """So the first run is the same for all tuners."""
+    first = [without_time(run_unit(Unit("table1", "digits", name, 0, 1))) for name in TUNERS]
+    assert all({**records[0], "tuner": ""} == {**first[0][0], "tuner": ""} for records in first)
+    assert next(run_unit(Unit("table1", "digits", "random", 1, 1)))["test_loss"] != first[0][0]["test_loss"]
+
+
+def test_a_diverged_run_is_a_record_without_numbers(monkeypatch):
+    def fails(*args, **options):
+        raise experiments.RunFailed("Training diverged in epoch 1")
+
+    monkeypatch.setattr(experiments, "train", fails)
+    records = list(run_unit(Unit("table1", "digits", "tuneloss", 0, 2)))
+    assert [record["validation_loss"] for record in records] == [None, None]
+    assert all("diverged" in record["failed"] for record in records)
+    assert math.isnan(table1_info([{**records[0], "tuner": "random"}])[0].test_loss.mean)
+
+
+def test_what_is_in_the_file_is_not_run_again_and_longer_units_add_their_rest(tmp_path, monkeypatch):
+    path = tmp_path / "some" / "table1.jsonl"
+    units = [Unit("table1", "digits", name, 0, 2) for name in ("random", "tuneloss")]
+    seen = []
+    first = run_units(path, units, on_unit=lambda done, unit: seen.append((done, unit.tuner)))
+    assert sorted(seen) in ([(1, "random"), (2, "tuneloss")], [(1, "tuneloss"), (2, "random")])
+    before = path.read_text()
+    with monkeypatch.context() as patch:
+        patch.setattr(experiments, "run_unit", None)
+        assert run_units(path, units) == first
+        assert run_units(path, [Unit("table1", "digits", "random", 0, 1)]) == first[:1]
+    longer = run_units(path, [Unit("table1", "digits", "random", 0, 3)])
+    assert without_time(longer[:2]) == without_time(first[:2])
+    assert path.read_text().startswith(before)
+    assert len(read_records(path)) == 5
+
+
+def test_side_by_side_gives_the_same_records(tmp_path):
+    units = table1_units(["digits"], repeats=1, runs=1)
+    one, two = (run_units(tmp_path / f"{jobs}.jsonl", units, jobs=jobs) for jobs in (1, 2))
+    assert [record["tuner"] for record in two] == list(TUNERS)
+    asked = [[(record["tuner"], record["weights"]) for record in records] for records in (one, two)]
+    assert asked[0] == asked[1]  # not their numbers: few epochs are set in this process only
+
+
+def test_a_killed_command_goes_on_where_it_was(tmp_path):
+    """SIGKILL after the first unit is written; the second call keeps its lines and ends with the rest."""
+    path = tmp_path / "table1-quick.jsonl"
+    command = [sys.executable, "-m", "tuneloss", "paper", "table1", "--quick", "--runs", "2", "--repeats", "1"]
+    command += ["--results", str(tmp_path), "--jobs", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 120
+    while not path.exists() and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    before = path.read_text()
+    before = before[: before.rfind("\n") + 1]
+    assert before
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert path.read_text().startswith(before)
+    records = read_records(path)
+    assert len(records) == 2 * len(TUNERS) == len({(r["tuner"], r["run"]) for r in records})
+
+
+def test_a_line_cut_short_is_removed_and_a_broken_one_is_named(tmp_path):
+    path = tmp_path / "a.jsonl"
+    append_records(path, [{"a": 1}])
+    path.write_text(path.read_text() + '{"a": ')
+    assert read_records(path) == [{"a": 1}]
+    append_records(path, [{"a": 2}])
+    assert read_records(path) == [{"a": 1}, {"a": 2}]
+    path.write_text("{]\n")
+    with pytest.raises(InvalidInput, match="must hold one JSON object a line"):
+        read_records(path)
+    assert read_records(tmp_path / "none.jsonl") == []
+
+
+def record(tuner, repeat, run, validation_loss, test_loss, validation_error=0.5, test_error=0.5):
+    names = ("validation_loss", "test_loss", "validation_error", "test_error")
+    values = zip(names, (validation_loss, test_loss, validation_error, test_error), strict=True)
+    return {"dataset": "tf_flowers", "tuner": tuner, "repeat": repeat, "run": run, **dict(values)}
+
+
+def test_the_model_of_least_validation_loss_so_far_is_chosen():
+    runs = [record("random", 0, i, v, t) for i, (v, t) in enumerate([(3, 10), (4, 11), (2, 12), (2, 13)])]
+    assert chosen(runs[::-1], "test_loss").tolist() == [10, 10, 12, 12]
+    assert chosen(runs, "test_loss", "validation_error").tolist() == [10, 10, 10, 10]
+    failed = {**runs[0], "validation_loss": None}
+    np.testing.assert_array_equal(chosen([failed, *runs[1:]], "test_loss"), [np.nan, 11, 12, 12])
+
+
+def test_table_1_by_hand():
+    """Two repeats: means, paired differences from the first tuner, and the paper's number."""
+    records = [record("tuneloss", r, 0, 1, loss, test_error=0.1) for r, loss in enumerate([0.2, 0.4])]
+    records += [record("random", r, 0, 1, loss, test_error=0.2) for r, loss in enumerate([0.5, 0.8])]
+    first, second = table1_info(records)
+    assert (first.test_loss.mean, second.test_loss.mean) == (pytest.approx(0.3), pytest.approx(0.65))
+    assert first.difference is None
+    assert second.difference.mean == pytest.approx(0.35)
+    assert second.difference.half == pytest.approx(12.7062 * 0.05, rel=1e-4)
+    assert second.paper == 0.1063
+    cells = table1_cells([first, second])
+    assert all(len(row) == len(HEADER) for row in cells)
+    assert cells[1][-1] == "10.63%"
+
+
+def test_figure_2_by_hand_and_drawn(tmp_path):
+    records = [record("tuneloss", r, i, 1 - i / 10, 1 + r - i / 10) for r in range(2) for i in range(4)]
+    curve = figure2_info(records)[0]
+    np.testing.assert_allclose(curve.mean, [1.5, 1.4, 1.3, 1.2])
+    figure = draw_figure2(figure2_info(records))
+    figure.savefig(tmp_path / "a.png")
+    assert [axes.get_title() for axes in figure.axes] == ["tf_flowers"] * 2
+
+
+def test_what_is_to_be_run():
+    """The sizes that the reproduction promises."""
+    counts: dict[tuple[str, str], int] = {}
+    for unit in table1_units(["tf_flowers", "nct_crc_he_3class", "oxford_iiit_pet", "caltech101"]):
+        counts[unit.dataset, unit.tuner] = counts.get((unit.dataset, unit.tuner), 0) + 1
+        assert unit.runs == 10
+    assert {counts[name, t] for name in ("tf_flowers", "nct_crc_he_3class") for t in TUNERS} == {50}
+    assert {counts[name, t] for name in ("oxford_iiit_pet", "caltech101") for t in TUNERS} == {10}
+    sizes = {(u.tuner, u.runs) for u in figure2_units(["tf_flowers"])}
+    assert {("random", 500), ("gp-ei-mcmc", 50), ("tuneloss", 100)} <= sizes
+    assert sum(u.tuner == "gp-ei-mcmc" for u in figure2_units(["tf_flowers"])) == 5
+
+
+def test_every_tuner_has_a_label_and_a_colour_of_its_own():
+    assert set(LABELS) == set(COLORS) == set(TUNERS)
+    assert len(set(COLORS.values())) == len(TUNERS)
+    with pytest.raises(InvalidInput, match=r"A tuner must be one of tuneloss, .* found 'sgd'"):
+        make_tuner("sgd", appendix_box(), 0, {})

@@ -1,0 +1,82 @@
+"""Figure 3: the trainer and the tuner share one model; the learned penalty is the one that is trained with."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tuneloss.paper.datasets import digits  # noqa: E402
+from tuneloss.paper.experiments import loss_and_error  # noqa: E402
+from tuneloss.paper.figure3 import (  # noqa: E402
+    FORMS,
+    draw_figure3,
+    figure3_records,
+    figure3_rows,
+    kept_epochs,
+    learned_loss,
+    log_loss,
+    one_epoch,
+    online_run,
+    regularizer,
+    shared_model,
+)
+from tuneloss.paper.trainer import AdaGrad  # noqa: E402
+
+
+@pytest.fixture
+def trainer():
+    return AdaGrad(digits(0, n_train=60), np.random.default_rng(0))
+
+
+def test_the_model_is_the_trainers_params(trainer):
+    """After an epoch torch's log loss is NumPy's, without a copy."""
+    split, model = digits(0, n_train=60), shared_model(trainer)
+    one_epoch(trainer, learned_loss())
+    batch = torch.tensor(split.test_x, dtype=torch.float32), torch.tensor(split.test_y)
+    expected, _ = loss_and_error(trainer.params.T.astype(float), split.test_x, split.test_y)
+    assert log_loss(model, batch).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_an_epoch_follows_the_learned_penalty(trainer):
+    """A steep penalty pulls the params to 0; the regularizer in the record is the sum of its hinges."""
+    model, loss = shared_model(trainer), learned_loss()
+    one_epoch(trainer, loss)
+    before = model.weight.abs().sum().item()
+    loss.place_knots(model)
+    _, term, places = loss.penalty_terms()[0]
+    weights = torch.zeros(len(places))
+    knots = term.knots[0]
+    right, left = int((knots.abs()).argmin()), int((knots.abs()).argmin())
+    weights[right] = weights[50 + left] = 5.0
+    loss.set_weights({f"learned/{label}": float(w) for label, w in zip(term.labels(), weights, strict=True)})
+    drawn = regularizer(loss)
+    np.testing.assert_allclose(drawn["values"], 5 * np.abs(np.array(drawn["knots"]) - float(knots[right])), atol=2e-3)
+    for _ in range(5):
+        one_epoch(trainer, loss)
+    assert model.weight.abs().sum().item() < 0.7 * before
+
+
+def test_all_forms_begin_alike_and_resume(tmp_path):
+    """Until the tuner starts, a run is the run without it; what is in the file is not run again."""
+    path = tmp_path / "figure3.jsonl"
+    records = figure3_records(path, ["digits"], 1, 3)
+    assert [record["form"] for record in records] == list(FORMS)
+    assert len({record["curves"]["validation_loss"][0] for record in records}) == 1
+    before = path.read_text()
+    assert figure3_records(path, ["digits"], 1, 3) == records
+    assert path.read_text() == before
+    header, rows = figure3_rows(records)
+    assert all(len(row) == len(header) for row in rows)
+    draw_figure3(records).savefig(tmp_path / "a.png")
+
+
+def test_a_run_is_a_function_of_its_seed():
+    first, again, other = (online_run("digits", "calibrated", seed, 2) for seed in (1, 1, 2))
+    assert first["curves"] == again["curves"] != other["curves"]
+
+
+def test_kept_epochs_hold_the_first_and_the_last():
+    assert kept_epochs(3) == [1, 2, 3]
+    assert kept_epochs(1000)[:20] == list(range(1, 21))
+    assert kept_epochs(1000)[-1] == 1000
+    assert len(kept_epochs(1000)) < 100
