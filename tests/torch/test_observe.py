@@ -19,7 +19,7 @@ from tuneloss.errors import InvalidInput, NotFinite
 from tuneloss.torch import L1, L2, Augmented, ConvexPiecewiseLinear, Dropout, LinearLoss, UniformLabels, observe
 from tuneloss.torch.batches import saved_bytes
 
-MODULE = sys.modules["tuneloss.torch.observe"]  # the package has a function of this name
+MODULE = sys.modules["tuneloss.torch.passes"]
 
 KNOTS = [-0.25, 0.125, 0.25]  # exact in every dtype
 TRAIN, VALIDATION = make_data(5, 3, 8, 1), make_data(4, 7, 2, seed=1)

@@ -22,6 +22,7 @@ from tuneloss.torch import (
     UniformLabels,
     observe,
 )
+from tuneloss.torch.locality import recent
 
 TRAIN, VALIDATION = make_data(8, 8, seed=1), make_data(40, seed=2)
 
@@ -132,7 +133,7 @@ def test_a_step_that_explains_nothing_moves_little(monkeypatch):
 
 def test_decay_lets_old_observations_count_less_and_then_not_at_all():
     tuner = make_tuner(decay=0.1, window=None)
-    np.testing.assert_allclose(tuner._counts(5), [0.0, 1e-3, 1e-2, 0.1, 1.0])
+    np.testing.assert_allclose(recent(5, tuner.window, tuner.decay), [0.0, 1e-3, 1e-2, 0.1, 1.0])
 
 
 def test_what_counts_no_more_keeps_its_values_but_not_its_gram():

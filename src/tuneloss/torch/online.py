@@ -21,8 +21,10 @@ from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput, SolverError
 from tuneloss.torch.batches import Count, check_count, check_loader
 from tuneloss.torch.history import Record, frame
+from tuneloss.torch.locality import recent, without_old_grams
 from tuneloss.torch.loss import LinearLoss
-from tuneloss.torch.observe import Error, observe
+from tuneloss.torch.observe import observe
+from tuneloss.torch.passes import Error
 from tuneloss.torch.penalties import L2
 from tuneloss.torch.piecewise import ConvexPiecewiseLinear
 from tuneloss.torch.select import Select, trainable
@@ -31,7 +33,6 @@ from tuneloss.torch.wrappers import bare
 Start = Literal["now", "rise"]
 Constraints = Literal["all", "window", "none"]
 VERSION = 1
-FORGOTTEN = 1e-3  # an observation that decay lets count less than this does not count
 RISE = 0.05  # tuning is said to hurt when the error stays this far above the best
 
 
@@ -176,7 +177,7 @@ class OnlineTuner:
         self._calls += 1
         self._tuning, self.learned = tuning, learned or self.learned
         record = Record.of(self._calls, seen, self.loss.as_dict(), learned, note)
-        self._observations = self._without_old_grams(observations)
+        self._observations = without_old_grams(observations, self.window, self.decay)
         self._history.append(record)
         if learned is not None:
             self.loss.set_weights(self._damped(learned))
@@ -233,7 +234,7 @@ class OnlineTuner:
         self.learned = None
 
     def _learn(self, observations: list[Observation]) -> tuple[LearnedLoss | None, str]:
-        counts = self._counts(len(observations))
+        counts = recent(len(observations), self.window, self.decay)
         first = int(np.argmax(counts > 0)) if self.constraints == "window" else 0
         try:
             learned = learn_loss(
@@ -257,20 +258,6 @@ class OnlineTuner:
         old, new = self.damping * (self._unit or unit), (1 - self.damping) * unit
         self._unit = old + new
         return np.asarray((old * np.array(self.loss.numbers()) + new * learned.weights) / self._unit)
-
-    def _counts(self, m: int) -> Array:
-        """How much each of m observations counts in the cost, the newest last."""
-        age = np.arange(m - 1, -1, -1)
-        counts = np.ones(m) if self.decay is None else self.decay ** age.astype(float)
-        return np.where((counts >= FORGOTTEN) & (age < (self.window or m)), counts, 0.0)
-
-    def _without_old_grams(self, observations: list[Observation]) -> list[Observation]:
-        """Those that will not count again keep their values, for the argmin constraints, and lose their gram."""
-        counts = self._counts(len(observations) + 1)[:-1]
-        return [
-            o if count > 0 or o.gram is None else Observation(o.error, o.features, metric=o.metric, names=o.names)
-            for o, count in zip(observations, counts, strict=True)
-        ]
 
     def _best(self) -> int:
         return min(range(len(self._history)), key=lambda i: (self._history[i].score, self._history[i].error, -i))
