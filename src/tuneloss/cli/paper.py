@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuneloss.cli.shown import console, make_folder, stoppable, table
+from tuneloss.cli.shown import console, make_folder, show, stoppable
 from tuneloss.core.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ Repeats = Annotated[int | None, typer.Option(min=1, help="Independent repeats, e
 Runs = Annotated[int | None, typer.Option(min=1, help="Training runs of each tuner.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Repeats run at once.", show_default="one a CPU")]
 Quick = Annotated[bool, typer.Option("--quick", help="Small, on the embedded digits: two minutes at most.")]
+
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print tables as Markdown.")]
 
 
 def chosen_datasets(given: list[str] | None, quick: bool) -> list[str]:
@@ -77,11 +79,10 @@ def figure1(out: Out = Path("tuneloss-paper")) -> None:
 
     make_folder(out)
     info = figure1_info()
-    shown = table("loss", "argmin", "error there")
-    for loss in info.losses:
-        shown.add_row(loss.name, f"{loss.argmin:.3f}", f"{loss.error:.3f}")
-    shown.add_row("best trained model", f"{info.best:.3f}", f"{info.best_error:.3f}")
-    console.print(shown)
+    rows = [[loss.name, f"{loss.argmin:.3f}", f"{loss.error:.3f}"] for loss in info.losses]
+    show(
+        ["loss", "argmin", "error there"], [*rows, ["best trained model", f"{info.best:.3f}", f"{info.best_error:.3f}"]]
+    )
     save_both(draw_figure1(info), out, "figure1")
 
 
@@ -93,6 +94,7 @@ def table1(
     results: Results = Path("results"),
     jobs: Jobs = None,
     quick: Quick = False,
+    markdown: Markdown = False,
 ) -> None:
     """Table 1: every tuner after 10 training runs. Resumable: a killed command goes on where it was."""
     from tuneloss.paper.experiments import run_units
@@ -102,10 +104,7 @@ def table1(
     units = table1_units(names, repeats or (2 if quick else None), runs or (6 if quick else RUNS))
     with stoppable(f"what was done is in {results}"), units_bar("training", len(units)) as advance:
         records = run_units(results_file(results, EXPERIMENT, quick), units, jobs=jobs or cores(), on_unit=advance)
-    shown = table(*HEADER)
-    for cells in table1_cells(table1_info(records)):
-        shown.add_row(*cells)
-    console.print(shown)
+    show(HEADER, table1_cells(table1_info(records)), markdown=markdown)
 
 
 @paper.command()
@@ -115,13 +114,13 @@ def table2(datasets: Datasets = None) -> None:
     from tuneloss.paper.table2 import PAPER_SIZES
 
     with stoppable():
-        shown = table("data", "inputs", "classes", "training", "validation", "test", "paper's sizes")
+        rows = []
         for name in chosen_datasets(datasets, quick=False):
             split = fresh_split(name, 0)
             sizes = [len(part) for part in (split.train_y, split.validation_y, split.test_y)]
             said = " / ".join(map(str, PAPER_SIZES[name])) if name in PAPER_SIZES else ""
-            shown.add_row(name, str(split.params_shape[0] - 1), str(split.n_classes), *map(str, sizes), said)
-    console.print(shown)
+            rows.append([name, str(split.params_shape[0] - 1), str(split.n_classes), *map(str, sizes), said])
+    show(["data", "inputs", "classes", "training", "validation", "test", "paper's sizes"], rows)
 
 
 @paper.command()
@@ -133,11 +132,13 @@ def figure2(
     out: Out = Path("tuneloss-paper"),
     jobs: Jobs = None,
     quick: Quick = False,
+    markdown: Markdown = False,
 ) -> None:
     """Figure 2: test log loss and error by the number of training runs. Resumable."""
     from tuneloss.paper.experiments import run_units
     from tuneloss.paper.figure2 import EXPERIMENT, draw_figure2, figure2_info, figure2_units
     from tuneloss.paper.table1 import SMALL
+    from tuneloss.paper.tuners import LABELS
 
     make_folder(out)
     names = [name for name in chosen_datasets(datasets, quick) if datasets or quick or name in (*SMALL, "digits")]
@@ -146,12 +147,12 @@ def figure2(
         records = run_units(results_file(results, EXPERIMENT, quick), units, jobs=jobs or cores(), on_unit=advance)
     curves = figure2_info(records)
     at = [n for n in (1, 2, 3, 5, 10, 20, 50, 100, 500) if n <= max(len(curve.mean) for curve in curves)]
-    shown = table("data", "tuner", *(f"after {n}" for n in at))
-    for curve in curves:
-        if curve.measure == "test_loss":
-            cells = [f"{curve.mean[n - 1]:.4f}" if n <= len(curve.mean) else "" for n in at]
-            shown.add_row(curve.dataset, curve.tuner, *cells)
-    console.print(shown)
+    rows = [
+        [c.dataset, LABELS[c.tuner], *(f"{c.mean[n - 1]:.4f}" if n <= len(c.mean) else "" for n in at)]
+        for c in curves
+        if c.measure == "test_loss"
+    ]
+    show(["data", "tuner", *(f"after {n}" for n in at)], rows, markdown=markdown)
     console.print("Test log loss of the model of least validation log loss so far, mean over repeats.")
     save_both(draw_figure2(curves), out, "figure2")
 
@@ -165,6 +166,7 @@ def figure3(
     out: Out = Path("tuneloss-paper"),
     jobs: Jobs = None,
     quick: Quick = False,
+    markdown: Markdown = False,
 ) -> None:
     """Figure 3: a regularizer learned inside one training run. Resumable. Needs the torch extra."""
     from tuneloss.paper.figure3 import EPOCHS, EXPERIMENT, SEEDS, draw_figure3, figure3_records, figure3_rows
@@ -176,9 +178,5 @@ def figure3(
     path = results_file(results, EXPERIMENT, quick)
     with stoppable(f"what was done is in {results}"), progress_bar("training", len(names) * n_seeds * 3) as advance:
         records = figure3_records(path, names, n_seeds, n_epochs, jobs=jobs or cores(), on_run=advance)
-    header, rows = figure3_rows(records)
-    shown = table(*header)
-    for cells in rows:
-        shown.add_row(*cells)
-    console.print(shown)
+    show(*figure3_rows(records), markdown=markdown)
     save_both(draw_figure3(records), out, "figure3")

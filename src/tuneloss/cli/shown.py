@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,6 +36,18 @@ def table(first: str, *rest: str) -> Table:
     for name in rest:
         made.add_column(name, justify="right")
     return made
+
+
+def show(header: Sequence[str], rows: Sequence[Sequence[str]], *, markdown: bool = False) -> None:
+    """Print a table; as Markdown, it can go into a page."""
+    if markdown:
+        for line in (header, ["---"] * len(header), *rows):
+            console.print("| " + " | ".join(line) + " |", highlight=False, markup=False, soft_wrap=True)
+        return
+    shown = table(*header)
+    for row in rows:
+        shown.add_row(*row)
+    console.print(shown)
 
 
 def make_folder(path: Path) -> None:

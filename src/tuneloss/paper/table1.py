@@ -105,10 +105,7 @@ def table1_info(records: Sequence[Record]) -> list[Row]:
     return rows
 
 
-HEADER = (
-    "data", "tuner", "repeats", "test log loss", "less TuneLoss's, paired", "test error", "test error, chosen by error",
-    "paper's test error",
-)  # fmt: skip
+HEADER = ("data", "tuner", "repeats", "test log loss", "less TuneLoss's", "test error", "chosen by error", "paper")
 
 
 def table1_cells(rows: Sequence[Row]) -> list[list[str]]:
