@@ -39,9 +39,11 @@ format: setup ## let ruff rewrite the code: safe fixes and format
 
 check: lint test ## all that must pass before a change goes in
 
-bench: setup ## speed of learn_loss and of tuning inside one run, as ratios
+bench: setup ## speed of learn_loss, of tuning inside one run, of the paper's trainer and of all tuners
 	$(BIN)/python benchmarks/learn_loss.py
 	$(BIN)/python benchmarks/online.py
+	$(BIN)/python benchmarks/trainer.py
+	$(BIN)/python benchmarks/tuners.py
 
 clean: ## remove .venv, caches and builds
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
