@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Mapping
@@ -47,7 +48,7 @@ class OnlineTuner:
     start: "rise" only observes until the error first rises, as in app. B: until then there is nothing to regularize;
         "now" learns from the first step on.
     every: observe at every `every`-th call of `step` only; so it can be called after each optimizer step.
-    objective, epsilon, offset: as for `learn_loss`.
+    objective, epsilon, offset: as for `learn_loss`; by default gradients only (an infinite epsilon).
     window: how many of the last observations count in the cost; None for all.
     decay: how much less an observation counts than the next one, e.g. 0.9; None for equally.
     constraints: which observations the argmin constraints hold for: "all", those in the "window", or "none".
@@ -55,7 +56,9 @@ class OnlineTuner:
         loss in units of error: so a step whose scale shoots up, since no weights explain the error, moves little. One
         model tells little, and errors of neighbouring epochs differ by luck; 0 sets what was learned, as in the paper.
     batches: as for `observe`; "auto" keeps a step cheap beside an epoch.
-    validation_batches, params, draws, seed, merge: as for `observe`.
+    validation_batches, params, draws, merge: as for `observe`.
+    seed: the n-th call of `step` observes with seed + n: other batches, where they are shuffled, and other masks and
+        transforms each time, so that their luck averages out over the window.
     keep_best: keep a copy of the model at its least error (or metric), for `restore_best`.
     patience: after so many steps in a row with an error 5% above the best, a warning says that tuning may hurt.
 
@@ -82,7 +85,7 @@ class OnlineTuner:
         start: Start = "rise",
         every: int = 1,
         objective: Objective = "calibrated",
-        epsilon: Epsilon = "balanced",
+        epsilon: Epsilon = math.inf,
         window: int | None = 10,
         decay: float | None = None,
         offset: bool = True,
@@ -126,10 +129,9 @@ class OnlineTuner:
             "validation_batches": validation_batches,
             "params": params,
             "draws": as_integer(draws, "draws", 1),
-            "seed": as_integer(seed, "seed", 0),
             "merge": merge,
         }
-        self.keep_best = keep_best
+        self.seed, self.keep_best = as_integer(seed, "seed", 0), keep_best
         self.learned: LearnedLoss | None = None
         self._calls, self._tuning, self._warned_of = 0, False, -1
         self._unit = 0.0  # average of 1 / scale, how much error a unit of loss is; 0 before the first
@@ -168,7 +170,14 @@ class OnlineTuner:
                     stack.enter_context(term.unplaced_on_error())
             self.loss.place_knots(self.model)
             seen = observe(
-                self.model, self.loss, self.error, self.train, self.validation, metric=self.metric, **self.options
+                self.model,
+                self.loss,
+                self.error,
+                self.train,
+                self.validation,
+                metric=self.metric,
+                seed=self.seed + self._calls,
+                **self.options,
             )
             observations = [*self._observations, seen]
             rises = bool(self._history) and _score(seen) > _score(self._observations[-1])
