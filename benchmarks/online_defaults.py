@@ -54,7 +54,7 @@ BASE: dict[str, Any] = {  # the defaults when this was measured; "gradients only
     "offset": True,
     "constraints": "none",
     "damping": 0.7,
-    "batches": "auto",
+    "batches": 0.25,
 }
 SETTINGS: dict[str, dict[str, Any]] = {
     "base": {},

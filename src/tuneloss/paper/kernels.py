@@ -29,49 +29,49 @@ def _compiled(function: F) -> F:
 
 
 @_compiled
-def _see(seen: Single, clean: Single, bits: NDArray[np.uint8]) -> None:
-    """The input with each entry kept, and doubled, where its bit is 1; the last one, of the bias, always kept."""
+def _see(seen: Single, clean: Single, kept: NDArray[np.uint8]) -> None:
+    """The input, doubled where it is kept (1) and 0 where it is not; the last one, of the bias, as it is."""
     n = len(clean) - 1
     for d in range(n):
-        kept = (bits[d >> 3] >> (d & 7)) & 1
-        seen[d] = clean[d] * (TWO if kept else ZERO)
+        seen[d] = TWO * np.float32(kept[d]) * clean[d]
     seen[n] = clean[n]
 
 
 @_compiled
-def _probabilities(out: Single, params: Single, x: Single) -> None:
-    """Softmax of params @ x, into `out` (C,)."""
-    for c in range(len(out)):
-        total = ZERO
+def _logits(own: Single, other: Single, params: Single, x: Single, y: Single) -> None:
+    """params @ x into `own`, params @ y into `other` (C,), in one pass."""
+    for c in range(len(own)):
+        row, first, second = params[c], ZERO, ZERO
         for d in range(len(x)):
-            total += params[c, d] * x[d]
-        out[c] = total
-    largest = out.max()
-    total = ZERO
-    for c in range(len(out)):
-        out[c] = np.exp(out[c] - largest)
-        total += out[c]
-    for c in range(len(out)):
-        out[c] /= total
+            first += row[d] * x[d]
+            second += row[d] * y[d]
+        own[c], other[c] = first, second
+
+
+@_compiled
+def _softmax(logits: Single) -> None:
+    """In place."""
+    largest, total = logits.max(), ZERO
+    for c in range(len(logits)):
+        logits[c] = np.exp(logits[c] - largest)
+        total += logits[c]
+    for c in range(len(logits)):
+        logits[c] /= total
 
 
 @_compiled
 def _slopes(
-    own: Single, uniform: Single, params: Single, clean: Single, seen: Single, label: int, masked: bool,
+    own: Single, uniform: Single, params: Single, clean: Single, seen: Single, label: int,
     w_uniform: np.float32, w_own: np.float32,
 ) -> None:  # fmt: skip
     """Derivatives by the logits: of the log loss on `seen` into `own`, on uniform labels of `clean` into `uniform`."""
-    _probabilities(own, params, seen)
-    if w_uniform > ZERO:
-        if masked:
-            _probabilities(uniform, params, clean)
-        else:
-            uniform[:] = own
-        for c in range(len(uniform)):
-            uniform[c] = w_uniform * (uniform[c] - ONE / np.float32(len(uniform)))
+    _logits(own, uniform, params, seen, clean)
+    _softmax(own)
+    _softmax(uniform)
     own[label] -= ONE
     for c in range(len(own)):
         own[c] *= w_own
+        uniform[c] = w_uniform * (uniform[c] - ONE / np.float32(len(uniform)))
 
 
 @_compiled
@@ -95,12 +95,12 @@ def _step(
 
 @_compiled
 def epoch(
-    params: Single, squares: Single, x: Single, labels: Labels, order: Labels, mask: Labels, bits: NDArray[np.uint8],
+    params: Single, squares: Single, x: Single, labels: Labels, order: Labels, mask: Labels, kept: NDArray[np.uint8],
     l1: np.float32, l2: np.float32, w_uniform: np.float32, w_own: np.float32, rate: np.float32,
 ) -> None:  # fmt: skip
     """One AdaGrad step an example, in place: squares += g^2; params -= rate * g / sqrt(squares).
 
-    order: (N,), the examples in the order of their steps. mask: (N,), for each step the row of `bits` that says which
+    order: (N,), the examples in the order of their steps. mask: (N,), for each step the row of `kept` that says which
     inputs it keeps, or -1 for all. A step adds l1 * sign(param) + l2 * param to the gradient; w_uniform is the weight
     of uniform labels, w_own of the log loss and dropout together.
     """
@@ -111,9 +111,9 @@ def epoch(
         clean, row = x[order[step]], mask[step]
         seen = clean
         if row >= 0:
-            _see(room, clean, bits[row])
+            _see(room, clean, kept[row])
             seen = room
-        _slopes(own, uniform, params, clean, seen, labels[order[step]], row >= 0, w_uniform, w_own)
+        _slopes(own, uniform, params, clean, seen, labels[order[step]], w_uniform, w_own)
         for c in range(n_classes):
             _step(params[c], squares[c], seen, clean, own[c], uniform[c], l1, l2, rate)
 
@@ -139,7 +139,7 @@ def hinge_epoch(
     top = np.float32(len(cells) - 1)
     for step in range(len(order)):
         seen = x[order[step]]
-        _slopes(own, uniform, params, seen, seen, labels[order[step]], False, ZERO, ONE)
+        _slopes(own, uniform, params, seen, seen, labels[order[step]], ZERO, ONE)
         for c in range(n_classes):
             for d in range(last + 1):
                 p, penalty = params[c, d], ZERO

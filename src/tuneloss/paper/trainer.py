@@ -55,9 +55,10 @@ class AdaGrad:
         mask = np.where(dropped, np.cumsum(dropped) - 1, -1)
         width = -(-self._x.shape[1] // 8)  # a random bit an input: each is kept with probability KEEP = 1/2
         bits = self.rng.integers(0, 256, size=(int(dropped.sum()), width), dtype=np.uint8)
+        kept = np.unpackbits(bits, axis=1, bitorder="little")
         order, rate = self.rng.permutation(self.n), np.float32(self.learning_rate)
         kernels.epoch(
-            self.params, self.squares, self._x, self._labels, order, mask, bits,
+            self.params, self.squares, self._x, self._labels, order, mask, kept,
             l1 / n, 2 * l2 / n, uniform, total, rate,
         )  # fmt: skip
         self._check()

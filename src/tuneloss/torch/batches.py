@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from tuneloss.errors import InvalidInput
 
-Count = int | float | Literal["auto"] | None  # so many batches, such a part of them, a quarter within FEW, all
+Count = int | float | Literal["auto"] | None  # so many batches, such a part of them, half within FEW, all
 FEW = (8, 100)
 
 
@@ -53,7 +53,7 @@ def number_of(loader: Any, count: Count, what: str) -> int | None:
     if count is None:
         return length
     if count == "auto":
-        return min(length, max(FEW[0], min(FEW[1], round(length / 4))))
+        return min(length, max(FEW[0], min(FEW[1], round(length / 2))))
     return min(length, int(count)) if isinstance(count, Integral) else max(1, round(count * length))
 
 
