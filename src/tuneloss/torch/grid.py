@@ -31,13 +31,13 @@ class Grid:
     bins: Tensor
     with_knot: Tensor
 
-    def cells_of(self, distance: Tensor, place: Tensor, out: Tensor) -> Tensor:
-        """The cells (int32, into `out`) of numbers at these distances (float32) from the center; `place` is room.
+    def cells_of(self, distance: Tensor, room: Tensor) -> Tensor:
+        """The cells (int32) of numbers at these distances from the center, both float32; they are put into `room`.
 
         Every step rounds, but none changes the order, so that a cell without a knot is in one bin.
         """
-        torch.add(self.offset, distance, alpha=self.scale, out=place).clamp_(0, CELLS - 1)
-        return out.copy_(place).clamp_(min=0)  # NaN becomes some integer
+        torch.add(self.offset, distance, alpha=self.scale, out=room).clamp_(0, CELLS - 1)
+        return room.view(torch.int32).copy_(room).clamp_(min=0)  # NaN becomes some integer
 
     def bins_of(self, x: Tensor) -> Tensor:
         """The bin, 0..2p, of every entry of `x` (n,).
@@ -48,10 +48,8 @@ class Grid:
         if x.dtype != torch.float32 or x.device.type != "cpu":
             return searched_bins(x, self.knots)
         x = x.detach()
-        place = torch.sub(x, self.center)
-        found = torch.index_select(
-            self.bins, 0, self.cells_of(place, place, place.new_empty(len(x), dtype=torch.int32))
-        )
+        cells = self.cells_of(x - self.center, torch.empty_like(x))
+        found = torch.index_select(self.bins, 0, cells)
         unsure = (found < 0).nonzero().squeeze(1)
         found[unsure] = searched_bins(x[unsure], self.knots)
         return found
@@ -65,7 +63,7 @@ def grid(knots: Tensor, center: float) -> Grid:
     empty = torch.empty(0, dtype=torch.int32, device=device)
     distance = knots.float() - center
     made = Grid(knots, center, scale, distance.new_tensor((center - first) * scale + 1.5), empty, empty)
-    cells = made.cells_of(distance, distance, torch.empty(p, dtype=torch.int32, device=device)).long()
+    cells = made.cells_of(distance, torch.empty_like(distance)).long()
     length = torch.cat([cells, cells.new_full((1,), CELLS)]).diff(prepend=cells.new_zeros(1))
     bins = torch.arange(0, 2 * p + 2, 2, device=device).repeat_interleave(length).index_fill_(0, cells, -1)
     return replace(made, bins=bins, with_knot=cells)

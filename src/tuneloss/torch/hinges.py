@@ -67,7 +67,8 @@ class Table:
     """A penalty ready for use: r(x) = intercept + slope * (x - center) in each of the 2p + 1 bins (float64).
 
     Slope and intercept are there (float32) for the cells of a grid over the knots too: NaN is the intercept of a cell
-    that holds a knot. The grid's center is a knot where r is least, so that little cancels.
+    that holds a knot. The grid's center is 0 if that is among the knots, so that x is its own distance from it, and
+    else a knot where r is least, so that little cancels.
     """
 
     grid: Grid
@@ -91,7 +92,9 @@ def table(knots: Tensor, right: Tensor, left: Tensor) -> Table:
     weights, a = torch.cat([right, left]).detach().double(), knots.detach().double()
     A = hinge_matrix(len(knots)).to(knots.device)
     slope = weights @ A
-    center = float(a[int((slope[2:-1:2] < 0).sum())].float())  # r falls up to this knot, and not after it
+    center = 0.0
+    if not a[0] <= 0 <= a[-1]:
+        center = float(a[int((slope[2:-1:2] < 0).sum())].float())  # r falls up to this knot, and not after it
     intercept = (weights * (center - torch.cat([a, a]))) @ A
     over = grid(knots, center)
     cell_intercept = intercept[over.bins].index_fill_(0, over.with_knot, torch.nan).float()
@@ -107,26 +110,26 @@ def _value_and_slopes(x: Tensor, ready: Table) -> tuple[Tensor, Tensor]:
 
 
 def _fast_value_and_slopes(x: Tensor, ready: Table) -> tuple[Tensor, Tensor]:
-    """The same for float32 on a CPU, by cells."""
-    over = ready.grid
-    value, slopes, unsure = 0.0, torch.empty_like(x), [np.empty(0, dtype=np.int64)]
-    buffers = x.new_empty(3, min(len(x), _CHUNK))  # new memory for every step would take longer than the steps
+    """The same for float32 on a CPU, by cells. For the few entries that are searched for, NumPy's calls cost less."""
+    over, n = ready.grid, min(len(x), _CHUNK)
+    knots = over.knots.to(torch.promote_types(over.knots.dtype, torch.float32)).numpy()
+    slope_in, intercept_in = ready.slope.float().numpy(), ready.intercept.float().numpy()
+    value, slopes = 0.0, torch.empty_like(x)
+    buffers, unsure = x.new_empty(2, n), np.empty(n, dtype=bool)  # new memory for every step would take longer
     for start in range(0, len(x), _CHUNK):
         part, slope = x[start : start + _CHUNK], slopes[start : start + _CHUNK]
-        distance, place, memory = buffers[:, : len(part)]
-        torch.sub(part, over.center, out=distance)
-        cells = over.cells_of(distance, place, memory.view(torch.int32))
+        place, intercept = buffers[:, : len(part)]
+        distance = part if over.center == 0 else part - over.center
+        cells = over.cells_of(distance, place)
         torch.index_select(ready.cell_slope, 0, cells, out=slope)
-        intercept = torch.index_select(ready.cell_intercept, 0, cells, out=place)
-        found = np.flatnonzero(np.isnan(intercept.numpy()))  # in a third of the time of torch
-        intercept.numpy()[found] = 0.0
-        unsure.append(found + start)
+        torch.index_select(ready.cell_intercept, 0, cells, out=intercept)
+        found = np.flatnonzero(np.isnan(intercept.numpy(), out=unsure[: len(part)]))
+        few = part.numpy()[found]
+        below = np.searchsorted(knots, few)
+        index = 2 * below + (few == knots[np.minimum(below, len(knots) - 1)])
+        slope.numpy()[found], intercept.numpy()[found] = slope_in[index], intercept_in[index]
         value += intercept.sum().item() + torch.dot(slope, distance).item()
-    total = torch.tensor(value, dtype=torch.float64)
-    for some in torch.split(torch.from_numpy(np.concatenate(unsure)), _CHUNK):
-        extra, slopes[some] = _value_and_slopes(x[some], ready)
-        total += extra
-    return total, slopes
+    return torch.tensor(value, dtype=torch.float64), slopes
 
 
 class _Penalty(torch.autograd.Function):
