@@ -30,6 +30,7 @@ import learned_regularizer
 import mlp_five_terms
 from common import ROOT, Record, load, logloss, markdown, mlp, run_missing, softmax, train
 
+from tuneloss.paper.figure3 import PAPER
 from tuneloss.torch import OnlineTuner
 
 # Learning rate and epochs, by data set and model: fast enough to overfit without terms within the epochs.
@@ -68,14 +69,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "damping 0": {"damping": 0.0},
     "constraints: all": {"constraints": "all"},
     "paper's objective": {"objective": "paper"},
-    "the paper": {
-        "objective": "paper",
-        "epsilon": "paper",
-        "window": None,
-        "offset": False,
-        "constraints": "all",
-        "damping": 0.0,
-    },
+    "the paper": PAPER,
 }
 
 

@@ -32,8 +32,8 @@ Quick = Annotated[bool, typer.Option("--quick", help="Small, on the embedded dig
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print tables as Markdown.")]
 
 
-def chosen_datasets(given: list[str] | None, quick: bool) -> list[str]:
-    """Those named; else digits if quick or if there are no features files, and the paper's four if there are."""
+def chosen_datasets(given: list[str] | None, quick: bool, *, small: bool = False) -> list[str]:
+    """Those named; else digits if quick or without features files; else the paper's four, or the small two of them."""
     from tuneloss.paper.datasets import DIGITS
     from tuneloss.paper.table1 import LARGE, SMALL
 
@@ -43,7 +43,7 @@ def chosen_datasets(given: list[str] | None, quick: bool) -> list[str]:
         if not quick:
             console.print("TUNELOSS_DATA is not set: running on the embedded digits instead of the paper's data sets.")
         return [DIGITS]
-    return [*SMALL, *LARGE]
+    return [*SMALL] if small else [*SMALL, *LARGE]
 
 
 def results_file(folder: Path, experiment: str, quick: bool) -> Path:
@@ -137,11 +137,10 @@ def figure2(
     """Figure 2: test log loss and error by the number of training runs. Resumable."""
     from tuneloss.paper.experiments import run_units
     from tuneloss.paper.figure2 import EXPERIMENT, draw_figure2, figure2_info, figure2_units
-    from tuneloss.paper.table1 import SMALL
     from tuneloss.paper.tuners import LABELS
 
     make_folder(out)
-    names = [name for name in chosen_datasets(datasets, quick) if datasets or quick or name in (*SMALL, "digits")]
+    names = chosen_datasets(datasets, quick, small=True)
     units = figure2_units(names, repeats or (2 if quick else None), runs or (8 if quick else None))
     with stoppable(f"what was done is in {results}"), units_bar("training", len(units)) as advance:
         records = run_units(results_file(results, EXPERIMENT, quick), units, jobs=jobs or cores(), on_unit=advance)
@@ -170,10 +169,9 @@ def figure3(
 ) -> None:
     """Figure 3: a regularizer learned inside one training run. Resumable. Needs the torch extra."""
     from tuneloss.paper.figure3 import EPOCHS, EXPERIMENT, SEEDS, draw_figure3, figure3_records, figure3_rows
-    from tuneloss.paper.table1 import SMALL
 
     make_folder(out)
-    names = [name for name in chosen_datasets(datasets, quick) if datasets or quick or name in (*SMALL, "digits")]
+    names = chosen_datasets(datasets, quick, small=True)
     n_seeds, n_epochs = seeds or (1 if quick else SEEDS), epochs or (40 if quick else EPOCHS)
     path = results_file(results, EXPERIMENT, quick)
     with stoppable(f"what was done is in {results}"), progress_bar("training", len(names) * n_seeds * 3) as advance:

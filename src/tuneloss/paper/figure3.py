@@ -30,18 +30,15 @@ from tuneloss.torch import ConvexPiecewiseLinear, LinearLoss, OnlineTuner
 
 EXPERIMENT, EPOCHS, SEEDS, KNOTS = "figure3", 1000, 5, 50
 DRAWN = (10, 100, 1000)  # epochs after which the regularizer is drawn
-FORMS: dict[str, dict[str, Any] | None] = {
-    "none": None,
-    "paper": {
-        "objective": "paper",
-        "epsilon": "paper",
-        "window": None,
-        "offset": False,
-        "constraints": "all",
-        "damping": 0.0,
-    },
-    "calibrated": {},  # the defaults
+PAPER: dict[str, Any] = {  # options of OnlineTuner, as the paper has it
+    "objective": "paper",
+    "epsilon": "paper",
+    "window": None,
+    "offset": False,
+    "constraints": "all",
+    "damping": 0.0,
 }
+FORMS: dict[str, dict[str, Any] | None] = {"none": None, "paper": PAPER, "calibrated": {}}  # the last: the defaults
 LABELS = {
     "none": "AdaGrad",
     "paper": "AdaGrad + TuneLoss, paper's form",
