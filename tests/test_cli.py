@@ -56,6 +56,40 @@ def test_demo_writes_its_report_where_it_says(demo):
     assert (folder / "report" / "demo.png").exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "options", "shown"),
+    [
+        ("table1", ["--repeats", 1, "--runs", 2], "GP-EI-MCMC"),
+        ("figure2", ["--repeats", 1, "--runs", 2], "figure2.svg"),
+        ("figure3", ["--epochs", 3], "figure3.svg"),
+    ],
+)
+def test_a_quick_experiment_runs_on_digits_and_does_not_run_again(tmp_path, command, options, shown):
+    """The second call finds its records, adds none and prints the same."""
+    out = [] if command == "table1" else ["--out", tmp_path / "out"]
+    call = ["paper", command, "--quick", *options, "--results", tmp_path, *out]
+    first = tuneloss(*call)
+    assert first.returncode == 0, first.stderr
+    assert "digits" in first.stdout
+    assert shown in first.stdout.replace("\n", "")
+    records = (tmp_path / f"{command}-quick.jsonl").read_text()
+    assert tuneloss(*call).stdout == first.stdout
+    assert (tmp_path / f"{command}-quick.jsonl").read_text() == records
+
+
+def test_table2_gives_the_sizes_of_a_split():
+    done = tuneloss("paper", "table2", "--dataset", "digits")
+    assert re.search(r"digits +64 +10 +100 +848 +849", done.stdout), done.stdout
+
+
+def test_a_data_set_that_is_not_there_is_an_error_in_words(tmp_path):
+    """Exit code 1, no traceback, and what to set."""
+    done = tuneloss("paper", "table1", "--dataset", "no_such", "--results", tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "TUNELOSS_DATA" in done.stderr
+
+
 def test_figure1_prints_numbers_and_writes_both_pictures(tmp_path):
     """A row for each loss, then a PNG and an SVG."""
     done = tuneloss("paper", "figure1", "--out", tmp_path / "figures")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 torch = pytest.importorskip("torch")
 
@@ -21,6 +22,14 @@ from tuneloss.paper.figure3 import (  # noqa: E402
     shared_model,
 )
 from tuneloss.paper.trainer import AdaGrad  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """On small matrices more threads wait for each other, the more so on a busy machine."""
+    torch.set_num_threads(1)
+    with threadpool_limits(1):
+        yield
 
 
 @pytest.fixture
