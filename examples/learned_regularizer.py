@@ -30,7 +30,7 @@ from tuneloss.torch import ConvexPiecewiseLinear, LinearLoss, OnlineTuner
 LEARNING_RATE, ON_DIGITS = 0.01, 0.03
 # Gradients alone, the default, tell what is best for the next steps; over 1000 epochs the regularizer is then too weak.
 # Here values of 100 epochs count as well, and more: epsilon is a ten-thousandth of what balances them. Chosen among
-# eight pairs of epsilon and window on seeds 100 and 101.
+# eight pairs of epsilon and window on seeds 100 and 101. The short run on digits has the defaults.
 LONG_RUN: dict[str, Any] = {"epsilon": 2e-4, "window": 100, "batches": None}
 KNOTS = 50
 DATASET = "tf_flowers"
@@ -61,7 +61,7 @@ def run(key: Record, *, folder: str | None) -> Record:
     found: dict[str, Record] = {}
 
     def tune(train: object, validation: object) -> OnlineTuner:
-        return OnlineTuner(model, loss, logloss, train, validation, **LONG_RUN)
+        return OnlineTuner(model, loss, logloss, train, validation, **(LONG_RUN if folder else {}))
 
     def look(epoch: int, tuner: OnlineTuner | None) -> None:
         if tuner is not None and (epoch in DRAWN or epoch == key["epochs"]):
