@@ -23,7 +23,7 @@ from scipy import stats
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
-from tuneloss.paper.datasets import digits
+from tuneloss.paper.datasets import digits, load_features
 from tuneloss.paper.results import Record, append_records, read_records
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,8 +63,8 @@ def load(name: str, folder: str | None, *, standardize: bool = True) -> Split:
         parts = [(given.train_x, given.train_y), (given.validation_x, given.validation_y), (given.test_x, given.test_y)]
         name = DIGITS
     else:
-        with np.load(Path(folder) / f"{name}.npz") as file:
-            x, y, split = file["features"].astype(np.float32), file["labels"].astype(np.int64), file["split"]
+        file = load_features(Path(folder) / f"{name}.npz")
+        x, y, split = file.x, file.y, file.part
         mean, spread = x[split == 0].mean(axis=0), x[split == 0].std(axis=0)
         x = (x - mean) / np.where(spread > 0, spread, 1.0) if standardize else x
         parts = [(x[split == part], y[split == part]) for part in range(3)]

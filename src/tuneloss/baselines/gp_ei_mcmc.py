@@ -40,11 +40,12 @@ class GpEiMcmc(Search):
 
     def _sampled(self, x: Array, y: Array) -> Array:
         """Hyperparameters (KEPT, d + 3)."""
-        first = self._theta is None
-        start = np.concatenate([[np.median(y), 0.0, -4.0], np.full(x.shape[1], 0.5)]) if first else self._theta.copy()  # type: ignore[union-attr]
+        if self._theta is None:
+            burn_in, start = BURN_IN, np.array([np.median(y), 0.0, -4.0, *np.full(x.shape[1], 0.5)])
+        else:
+            burn_in, start = AGAIN, self._theta.copy()
         start[0] = np.clip(start[0], y.min(), y.max())  # y is standardised anew
-        sweeps = (BURN_IN if first else AGAIN) + KEPT
-        chain = slice_sample(log_posterior(x, y), start, sweeps, self.rng)
+        chain = slice_sample(log_posterior(x, y), start, burn_in + KEPT, self.rng)
         self._theta = chain[-1]
         return chain[-KEPT:]
 

@@ -12,7 +12,7 @@ from tuneloss.baselines.random_search import RandomSearch
 from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput, RunFailed
 from tuneloss.paper.datasets import Split, digits
-from tuneloss.paper.experiments import loss_and_error
+from tuneloss.paper.experiments import as_seed, loss_and_error
 from tuneloss.paper.terms import appendix_box, draw_masks, observe
 from tuneloss.paper.trainer import train
 from tuneloss.paper.tuners import Tuner
@@ -80,9 +80,9 @@ def one_repeat(
     masks = draw_masks(split, np.random.default_rng(masks_seed))
     noise = training.spawn(n_runs)
     box = appendix_box()
-    search = RandomSearch(box, seed=_integer(search_seed))
-    start = RandomSearch(box, seed=_integer(search_seed)).ask()  # so that both begin with the same weights
-    tuner = LossTuner(box, seed=_integer(tuner_seed), start=start)
+    search = RandomSearch(box, seed=as_seed(search_seed))
+    start = RandomSearch(box, seed=as_seed(search_seed)).ask()  # so that both begin with the same weights
+    tuner = LossTuner(box, seed=as_seed(tuner_seed), start=start)
     methods: tuple[Tuner, ...] = (tuner, search)
     for method, chooser in zip(METHODS, methods, strict=True):
         for i in range(n_runs):
@@ -122,7 +122,3 @@ def _all_repeats(
     parallel = Parallel(n_jobs=min(jobs, n_repeats), return_as="generator_unordered")
     for records in parallel(delayed(collected)(i + 1, own) for i, own in enumerate(seeds)):
         yield from records
-
-
-def _integer(seeds: np.random.SeedSequence) -> int:
-    return int(seeds.generate_state(1)[0])

@@ -57,9 +57,8 @@ def run_units(
 
     there: dict[tuple[str, str, str, int], list[Record]] = {}
     for record in read_records(path):
-        there.setdefault((record["experiment"], record["dataset"], record["tuner"], record["repeat"]), []).append(
-            record
-        )
+        key = record["experiment"], record["dataset"], record["tuner"], record["repeat"]
+        there.setdefault(key, []).append(record)
     missing = [unit for unit in units if len(there.get(unit.key, [])) < unit.runs]
     done = len(units) - len(missing)
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
@@ -89,8 +88,8 @@ def run_unit(unit: Unit, folder: str | None = None) -> Iterator[Record]:
     split = fresh_split(unit.dataset, np.random.default_rng(data), folder)
     masks = draw_masks(split, np.random.default_rng(masks_seed), draws=DRAWS)
     box = appendix_box()
-    start = RandomSearch(box, seed=_integer(first)).ask()
-    tuner = make_tuner(unit.tuner, box, _integer(own), start)
+    start = RandomSearch(box, seed=as_seed(first)).ask()
+    tuner = make_tuner(unit.tuner, box, as_seed(own), start)
     epochs = EPOCHS_ON_DIGITS if unit.dataset == DIGITS else EPOCHS
     for run in range(unit.runs):
         began = time.perf_counter()
@@ -122,5 +121,6 @@ def loss_and_error(params: Array, x: Array, y: Labels) -> tuple[float, float]:
     return -float(log_p[np.arange(len(y)), y].mean()), float((log_p.argmax(axis=1) != y).mean())
 
 
-def _integer(seeds: np.random.SeedSequence) -> int:
+def as_seed(seeds: np.random.SeedSequence) -> int:
+    """A whole number for what takes no sequence of seeds."""
     return int(seeds.generate_state(1)[0])
