@@ -43,7 +43,7 @@ class OptunaSearch(Search):
 
         for run in self.history[self._told :]:
             seen = run.observation
-            value = None if seen is None else seen.error if seen.metric is None else seen.metric
+            value = None if seen is None else seen.score
             params = {name: weight for name, weight in (run.weights or {}).items() if name in self.distributions}
             state = optuna.trial.TrialState.COMPLETE if seen else optuna.trial.TrialState.FAIL
             self._study.add_trial(

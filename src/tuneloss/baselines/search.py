@@ -59,7 +59,7 @@ class Search(ABC):
     def errors(self) -> Array:
         """Their errors (m,), or metrics."""
         seen = [run.observation for run in self.history if run.observation is not None]
-        return np.array([o.error if o.metric is None else o.metric for o in seen])
+        return np.array([o.score for o in seen])
 
     def new(self, point: Array) -> Array:
         """The point, or a random one if it was tried."""

@@ -130,7 +130,7 @@ def _unsolved(m: int, k: int, what: str = "") -> SolverError:
 def guesses(observations: Sequence[Observation]) -> list[int]:
     """Indices of the observations, the best first: by metric, then by error, then the most recent."""
     errors = np.array([o.error for o in observations])
-    metrics = np.array([o.error if o.metric is None else o.metric for o in observations])
+    metrics = np.array([o.score for o in observations])
     return [int(i) for i in np.lexsort((-np.arange(len(errors)), errors, metrics))]
 
 

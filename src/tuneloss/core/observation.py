@@ -102,6 +102,11 @@ class Observation:
             gram[k, :k], gram[k, k] = gram[:k, k], g @ g
         return cls(error, features, gram, metric=metric)
 
+    @property
+    def score(self) -> float:
+        """What decides which model is better: the metric, or the error where none is given."""
+        return self.error if self.metric is None else self.metric
+
     def to_dict(self) -> dict[str, Any]:
         """The observation as JSON."""
         return {

@@ -180,7 +180,7 @@ class OnlineTuner:
                 **self.options,
             )
             observations = [*self._observations, seen]
-            rises = bool(self._history) and _score(seen) > _score(self._observations[-1])
+            rises = bool(self._history) and seen.score > self._observations[-1].score
             tuning = self._tuning or self.start == "now" or rises
             learned, note = self._learn(observations) if tuning else (None, f"observed only: start={self.start!r}")
         self._calls += 1
@@ -289,10 +289,6 @@ class OnlineTuner:
                 RuntimeWarning,
                 stacklevel=3,
             )
-
-
-def _score(observation: Observation) -> float:
-    return observation.error if observation.metric is None else observation.metric
 
 
 def _copy(value: Any) -> Any:
