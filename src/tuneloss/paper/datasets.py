@@ -94,7 +94,7 @@ class Features:
             moved = np.flatnonzero(part > 0) if self.name in FIXED_TRAINING else np.arange(len(part))
             part = part.copy()
             part[moved] = np.random.default_rng(seed).permutation(part[moved])
-        parts = [(self.x[part == p], self.y[part == p]) for p in range(3)]
+        parts = [(self.x[part == p].astype(float), self.y[part == p]) for p in range(3)]
         return Split(self.name, int(self.y.max()) + 1, *(array for pair in parts for array in pair))
 
 

@@ -38,11 +38,6 @@ def draw_masks(split: Split, rng: np.random.Generator, *, draws: int = 32) -> Ma
     return rng.random((draws, *split.train_x.shape), dtype=np.float32) < KEEP
 
 
-def with_bias(x: Array) -> Array:
-    """Append the constant input 1, that the last row of params multiplies: (..., D) -> (..., D + 1)."""
-    return np.concatenate([x, np.ones((*x.shape[:-1], 1), dtype=x.dtype)], axis=-1)
-
-
 def one_hot(labels: Labels, n_classes: int) -> Array:
     """Labels as rows of probabilities: (N,) -> (N, C)."""
     return np.eye(n_classes)[labels]
@@ -69,7 +64,8 @@ def cross_entropy(params: Array, x: Array, targets: Array) -> tuple[float, Array
     (2.7726, (3, 2))
     """
     log_p = log_probabilities(params, x)
-    return -float(np.sum(targets * log_p)), with_bias(x).T @ (np.exp(log_p) - targets)
+    slopes = np.exp(log_p) - targets
+    return -float(np.sum(targets * log_p)), np.vstack([x.T @ slopes, slopes.sum(axis=0)])
 
 
 def l1(params: Array) -> tuple[float, Array]:
@@ -91,7 +87,8 @@ def dropout_loss(params: Array, x: Array, targets: Array, masks: Masks) -> tuple
 
     Args: params (D + 1, C), x (N, D), targets (N, C), masks (draws, N, D).
     """
-    drawn = [cross_entropy(params, x * mask / KEEP, targets) for mask in masks]
+    doubled = x / KEEP
+    drawn = [cross_entropy(params, doubled * mask, targets) for mask in masks]
     value = sum(value for value, _ in drawn) / len(drawn)
     gradient = sum((gradient for _, gradient in drawn), np.zeros_like(params)) / len(drawn)
     return value, gradient
