@@ -74,8 +74,16 @@ def test_all_forms_begin_alike_and_resume(tmp_path):
     before = path.read_text()
     assert figure3_records(path, ["digits"], 1, 3) == records
     assert path.read_text() == before
-    header, rows = figure3_rows(records)
+    tuned = [
+        {"dataset": "digits", "tuner": tuner, "repeat": 0, "run": run, "validation_loss": 1 - run, "test_loss": loss}
+        for tuner, losses in (("random", (9.0, 0.5)), ("tunereg", (0.1, 0.75)))
+        for run, loss in enumerate(losses)
+    ]
+    header, rows = figure3_rows(records, tuned)
     assert all(len(row) == len(header) for row in rows)
+    assert all(row[-1].endswith("(random search)") for row in rows)  # 0.5 after its last run; the first does not count
+    assert float(rows[0][-1].split()[0]) == pytest.approx(records[0]["test_loss"] - 0.5, abs=1e-3)
+    assert figure3_rows(records)[1][0][-1] == ""
     draw_figure3(records).savefig(tmp_path / "a.png")
 
 

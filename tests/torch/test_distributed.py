@@ -113,6 +113,10 @@ def ddp_with_unequal_counts(rank: int) -> Observation:
     return look(DistributedDataParallel(make_net()), (train[: 2 - rank], validation[: 1 + rank]))
 
 
+def ddp_of_some_batches(rank: int) -> Observation:
+    return look(DistributedDataParallel(make_net()), data_of(rank), batches=1)
+
+
 def ddp_with_other_buffers_here(rank: int) -> Observation:
     return look(apart(DistributedDataParallel(with_batch_norm()), rank), data_of(rank))
 
@@ -344,7 +348,8 @@ def ddp_around_a_part(rank: int) -> None:
 
 
 SCENES = [
-    ddp, ddp_of_chosen_parameters, ddp_with_unequal_counts, ddp_with_other_buffers_here, ddp_goes_on,
+    ddp, ddp_of_chosen_parameters, ddp_of_some_batches, ddp_with_unequal_counts, ddp_with_other_buffers_here,
+    ddp_goes_on,
     fsdp, fsdp_of_chosen_parameters, fsdp_of_some_batches, fsdp_still_gathered, fsdp_with_its_own_divisors,
     fsdp_with_other_buffers_here, fsdp_goes_on, fsdp_steps_on, fsdp_traffic,
     sums, steps, one_forward_many_terms,
@@ -482,6 +487,17 @@ def test_under_fsdp_a_number_of_batches_is_that_of_each_process(seen: dict[str, 
     whole = alone()
     for found in seen["fsdp_of_some_batches"]:
         assert_same(found, Observation(whole.error, first.features, first.gram, metric=whole.metric, names=first.names))
+
+
+def test_under_ddp_the_noise_of_some_batches_is_taken_off_as_in_one_process(seen: dict[str, list[Any]]) -> None:
+    """The first batch of each process, of all batches of both: two parts that are compared."""
+    (train0, validation0), (train1, validation1) = (data_of(rank) for rank in RANKS)
+    train = [train0[0], train1[0], *train0[1:], *train1[1:]]
+    right = alone(train=train, validation=[*validation0, *validation1], batches=2, merge=False)
+    plain = alone(train=train[:2], validation=[*validation0, *validation1])
+    assert np.any(right.gram != plain.gram)
+    for found in seen["ddp_of_some_batches"]:
+        assert_same(found, right)
 
 
 def test_under_ddp_processes_may_read_unequally_many_batches(seen: dict[str, list[Any]]) -> None:

@@ -168,13 +168,16 @@ def figure3(
     markdown: Markdown = False,
 ) -> None:
     """Figure 3: a regularizer learned inside one training run. Resumable. Needs the torch extra."""
-    from tuneloss.paper.figure3 import EPOCHS, EXPERIMENT, SEEDS, draw_figure3, figure3_records, figure3_rows
+    from tuneloss.paper.figure3 import EPOCHS, EXPERIMENT, FORMS, SEEDS, draw_figure3, figure3_records, figure3_rows
+    from tuneloss.paper.results import read_records
+    from tuneloss.paper.table1 import EXPERIMENT as TABLE1
 
     make_folder(out)
     names = chosen_datasets(datasets, quick, small=True)
     n_seeds, n_epochs = seeds or (1 if quick else SEEDS), epochs or (40 if quick else EPOCHS)
     path = results_file(results, EXPERIMENT, quick)
-    with stoppable(f"what was done is in {results}"), progress_bar("training", len(names) * n_seeds * 3) as advance:
+    total = len(names) * n_seeds * len(FORMS)
+    with stoppable(f"what was done is in {results}"), progress_bar("training", total) as advance:
         records = figure3_records(path, names, n_seeds, n_epochs, jobs=jobs or cores(), on_run=advance)
-    show(*figure3_rows(records), markdown=markdown)
+    show(*figure3_rows(records, read_records(results_file(results, TABLE1, quick))), markdown=markdown)
     save_both(draw_figure3(records), out, "figure3")

@@ -83,8 +83,7 @@ def run_unit(unit: Unit, folder: str | None = None) -> Iterator[Record]:
     A repeat has its own split, dropout masks, first weights and noise of each run, the same for all tuners: tuners
     differ in what they ask for after the first run.
     """
-    name = zlib.crc32(unit.dataset.encode())
-    data, masks_seed, first, own, *noise = np.random.SeedSequence([name, unit.repeat]).spawn(4 + unit.runs)
+    data, masks_seed, first, own, *noise = repeat_seeds(unit.dataset, unit.repeat, 4 + unit.runs)
     split = fresh_split(unit.dataset, np.random.default_rng(data), folder)
     masks = draw_masks(split, np.random.default_rng(masks_seed), draws=DRAWS)
     box = appendix_box()
@@ -105,6 +104,11 @@ def run_unit(unit: Unit, folder: str | None = None) -> Iterator[Record]:
             continue
         tuner.tell(weights, observe(params, split, masks))
         yield record | evaluated(params, split) | {"seconds": round(time.perf_counter() - began, 3)}
+
+
+def repeat_seeds(dataset: str, repeat: int, n: int) -> list[np.random.SeedSequence]:
+    """The seeds of one repeat, the same in every experiment; the first is that of its split."""
+    return np.random.SeedSequence([zlib.crc32(dataset.encode()), repeat]).spawn(n)
 
 
 def evaluated(params: Array, split: Split) -> Record:

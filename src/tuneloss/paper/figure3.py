@@ -21,9 +21,11 @@ from torch import Tensor, nn
 
 from tuneloss.core.checks import Array
 from tuneloss.paper.datasets import Split, fresh_split
-from tuneloss.paper.experiments import loss_and_error
+from tuneloss.paper.experiments import loss_and_error, repeat_seeds
 from tuneloss.paper.results import Record, append_records, read_records
+from tuneloss.paper.table1 import by_repeat, chosen
 from tuneloss.paper.trainer import AdaGrad
+from tuneloss.paper.tuners import LABELS, TUNERS
 from tuneloss.report.figures import INK, style
 from tuneloss.report.info import interval
 from tuneloss.torch import ConvexPiecewiseLinear, LinearLoss, OnlineTuner
@@ -38,13 +40,19 @@ PAPER: dict[str, Any] = {  # options of OnlineTuner, as the paper has it
     "constraints": "all",
     "damping": 0.0,
 }
-FORMS: dict[str, dict[str, Any] | None] = {"none": None, "paper": PAPER, "calibrated": {}}  # the last: the defaults
-LABELS = {
+FORMS: dict[str, dict[str, Any] | None] = {
+    "none": None,
+    "paper": PAPER,
+    "calibrated": {},  # the defaults
+    "long": {"epsilon": 2e-4, "window": 100},  # for hundreds of epochs, as in examples/learned_regularizer.py
+}
+FORM_LABELS = {
     "none": "AdaGrad",
     "paper": "AdaGrad + TuneLoss, paper's form",
     "calibrated": "AdaGrad + TuneLoss, calibrated",
+    "long": "AdaGrad + TuneLoss, calibrated, for long runs",
 }
-COLORS = {"none": "#7F7F7F", "paper": "#56B4E9", "calibrated": "#0072B2"}
+FORM_COLORS = {"none": "#7F7F7F", "paper": "#56B4E9", "calibrated": "#0072B2", "long": "#D55E00"}
 MEASURES = ("train_loss", "validation_loss", "test_loss", "test_error")
 
 
@@ -54,9 +62,12 @@ def log_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def online_run(dataset: str, form: str, seed: int, epochs: int, folder: str | None = None) -> Record:
-    """One training run: curves by epoch, and the learned regularizer after 10, 100 and 1000 epochs and the last."""
+    """One training run: curves by epoch, and the learned regularizer after 10, 100 and 1000 epochs and the last.
+
+    seed: the split is that of this repeat in the other experiments.
+    """
     began = time.perf_counter()
-    data, noise = np.random.SeedSequence([seed, 3]).spawn(2)
+    data, noise = repeat_seeds(dataset, seed, 2)
     split = fresh_split(dataset, np.random.default_rng(data), folder)
     trainer = AdaGrad(split, np.random.default_rng(noise))
     model, loss = shared_model(trainer), learned_loss()
@@ -194,17 +205,34 @@ def _one_run(dataset: str, form: str, seed: int, epochs: int, folder: str | None
         return online_run(dataset, form, seed, epochs, folder)
 
 
-def figure3_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
-    """Header, and a row for each data set and form: mean and 95% interval over seeds."""
+def figure3_rows(records: Sequence[Record], table1: Sequence[Record] = ()) -> tuple[list[str], list[list[str]]]:
+    """Header, and a row for each data set and form: mean and 95% interval over seeds.
+
+    table1: records of Table 1; where it has all splits of a data set, test log loss is compared, split by split, with
+    that of the tuner that has the least of it after 10 runs.
+    """
     measures = ("validation_loss", "test_loss", "test_error", "last_validation_loss", "last_test_loss")
     names = ("validation log loss", "test log loss", "test error", "validation, last epoch", "test, last epoch")
     rows = []
     for dataset, form in dict.fromkeys((record["dataset"], record["form"]) for record in records):
         own = [record for record in records if (record["dataset"], record["form"]) == (dataset, form)]
         epochs = sorted(record["best_epoch"] for record in own)
-        spread = f"{epochs[0]} to {epochs[-1]}"
-        rows.append([dataset, form, spread, *(str(interval([record[m] for record in own])) for m in measures)])
-    return ["data", "form", "best epochs", *names], rows
+        tuned = best_tuned(table1, dataset, [record["seed"] for record in own])
+        against = [record["test_loss"] - tuned[1][record["seed"]] for record in own] if tuned else []
+        shown = f"{interval(against)} ({LABELS[tuned[0]]})" if tuned else ""
+        cells = [str(interval([record[m] for record in own])) for m in measures]
+        rows.append([dataset, FORM_LABELS[form], f"{epochs[0]} to {epochs[-1]}", *cells, shown])
+    return ["data", "training", "best epochs", *names, "test log loss less that of the best tuner after 10 runs"], rows
+
+
+def best_tuned(table1: Sequence[Record], dataset: str, repeats: Sequence[int]) -> tuple[str, dict[int, float]] | None:
+    """The tuner of least mean test log loss on these splits after all its runs, and that loss by split."""
+    found = {}
+    for tuner in TUNERS:
+        own = by_repeat(table1, dataset, tuner)
+        if own and set(repeats) <= set(own):
+            found[tuner] = {repeat: float(chosen(own[repeat], "test_loss")[-1]) for repeat in repeats}
+    return min(found.items(), key=lambda pair: float(np.mean(list(pair[1].values()))), default=None)
 
 
 def draw_figure3(records: Sequence[Record]) -> Figure:
@@ -217,18 +245,18 @@ def draw_figure3(records: Sequence[Record]) -> Figure:
             runs = [record for record in own if record["form"] == form]
             for part, line in (("validation", "-"), ("test", "--"), ("train", ":")):
                 values = np.array([record["curves"][f"{part}_loss"] for record in runs])
-                label = f"{LABELS[form]}: {part}"
-                left.plot(runs[0]["kept"], values.mean(axis=0), line, color=COLORS[form], label=label)
+                label = f"{FORM_LABELS[form]}: {part}"
+                left.plot(runs[0]["kept"], values.mean(axis=0), line, color=FORM_COLORS[form], label=label)
                 if part == "validation":
                     low, high = values.min(axis=0), values.max(axis=0)
-                    left.fill_between(runs[0]["kept"], low, high, color=COLORS[form], alpha=0.15, linewidth=0)
+                    left.fill_between(runs[0]["kept"], low, high, color=FORM_COLORS[form], alpha=0.15, linewidth=0)
         left.set(xscale="log", xlabel="epoch", ylabel="log loss", title=dataset)
         left.set_ylim(0, 2.2 * min(record["validation_loss"] for record in own))
         left.legend(fontsize=7, frameon=False, labelcolor=INK)
         shown = next((record for record in own if record["form"] == "calibrated"), None)
         for width, (epoch, r) in enumerate((shown or {"regularizers": {}})["regularizers"].items(), start=1):
             right.plot(
-                r["knots"], r["values"], linewidth=width, color=COLORS["calibrated"], label=f"after {epoch} epochs"
+                r["knots"], r["values"], linewidth=width, color=FORM_COLORS["calibrated"], label=f"after {epoch} epochs"
             )
         right.set(xlabel="param", ylabel="r(param)", title=f"{dataset}: learned regularizer, calibrated, first seed")
         right.legend(frameon=False, labelcolor=INK)

@@ -20,6 +20,7 @@ from tuneloss.torch.distributed import in_step, sum_over
 from tuneloss.torch.gram import gram_and_values
 from tuneloss.torch.loss import LinearLoss
 from tuneloss.torch.preserve import seed_everything
+from tuneloss.torch.sampled import PARTS, Spread, nearest_gram
 from tuneloss.torch.select import Select, matches, trainable
 from tuneloss.torch.shards import gradient_divisors, is_sharded, sharded_gradient
 from tuneloss.torch.source import check_scalar
@@ -46,6 +47,7 @@ class Pass:
     values: dict[str, float] = field(default_factory=dict)
     gradients: dict[str, list[Tensor | None]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    spread: Spread = field(default_factory=lambda: Spread((), 1.0))  # of the training batches
 
     @classmethod
     def over(cls, model: nn.Module, group: ProcessGroup | None, params: Select | None, **options: Any) -> Pass:
@@ -68,7 +70,7 @@ class Pass:
         """The error over all batches and its gradient over the first of them; and the metric."""
         read = self._read(loader, None, "validation")
         first = islice(read, number_of(loader, count, "validation_batches"))
-        larger = self._larger(first, lambda batch: error(self.model, batch))
+        larger = self._larger(first, lambda batch: error(self.model, batch), TOGETHER)
         for with_gradient, batch in chain(zip(repeat(True), larger), zip(repeat(False), read)):
             n = size(batch)
             with torch.set_grad_enabled(with_gradient):
@@ -85,15 +87,20 @@ class Pass:
     def training(self, loss: LinearLoss, loader: Any, count: Count) -> None:
         """All data terms and their gradients; plain ones together, random ones draw by draw."""
         plain = [s for s in loss.sources if not s.is_random]
-        read = self._read(loader, number_of(loader, count, "batches"), "train")
-        for number, batch in enumerate(self._larger(read, lambda batch: loss.data_values(self.model, batch))):
+        number, all_of_them = number_of(loader, count, "batches"), number_of(loader, None, "batches")
+        share = number / all_of_them if number and all_of_them else 1.0  # of an endless stream too: as it was
+        most = TOGETHER if share == 1 else min(TOGETHER, math.ceil((number or 1) / PARTS))
+        self.spread = Spread(loss.data_names, share)
+        read = self._read(loader, number, "train")
+        for at, batch in enumerate(self._larger(read, lambda batch: loss.data_values(self.model, batch), most)):
             n = size(batch)
             self._count("train", n)
-            self._terms(loss, plain, batch, n, number, 0)
+            self._terms(loss, plain, batch, n, at, 0)
             for source in loss.sources:
                 if source.is_random:
                     for draw in range(self.draws):
-                        self._terms(loss, [source], batch, n / self.draws, number, draw)
+                        self._terms(loss, [source], batch, n / self.draws, at, draw)
+            self.spread.end_part(n)
 
     def _terms(self, loss: LinearLoss, sources: Sequence[Any], batch: Batch, n: float, number: int, draw: int) -> None:
         if not sources:
@@ -108,8 +115,8 @@ class Pass:
         read = batches(loader, number, what, self.device)
         return read if self.divisors is None else in_step(read, self.group)
 
-    def _larger(self, read: Iterator[Batch], trial: Callable[[Batch], object]) -> Iterator[Batch]:
-        """Small batches put together, as many as the memory allows that a trial on the first one shows."""
+    def _larger(self, read: Iterator[Batch], trial: Callable[[Batch], object], most: int) -> Iterator[Batch]:
+        """Small batches put together, at most so many, as the memory allows that a trial on the first one shows."""
         bound = any(_takes_statistics(module) for module in self.model.modules())
         first = next(read, None) if self.merge and self.divisors is None and not bound else None
         if first is None:
@@ -119,7 +126,7 @@ class Pass:
                 trial(first)
         except RuntimeError:  # torch.func does not let itself be watched; if it is another error it will come again
             return chain([first], read)
-        examples = min(int(ROOM / max(saved.bytes / size(first), 1)), TOGETHER * size(first))
+        examples = min(int(ROOM / max(saved.bytes / size(first), 1)), most * size(first))
         return merged(chain([first], read), examples)
 
     def _count(self, what: str, n: int) -> None:
@@ -142,10 +149,12 @@ class Pass:
             found = sharded_gradient(n * value, params, self.divisors, others=others, retain_graph=not last)
         else:
             found = torch.autograd.grad(value, params, retain_graph=not last, allow_unused=True)
+        found = [g.to_dense() if g is not None and g.is_sparse else g for g in found]
+        if name != ERROR:
+            self.spread.add(name, found, params, times)
         sums = self.gradients.setdefault(name, [None] * len(params))
         for i, gradient in enumerate(found):
             if gradient is not None:
-                gradient = gradient.to_dense() if gradient.is_sparse else gradient
                 if sums[i] is None:
                     dtype = torch.promote_types(gradient.dtype, torch.float32)
                     sums[i] = torch.zeros_like(gradient, dtype=dtype)
@@ -166,13 +175,13 @@ class Pass:
             for name, j in columns.items()
         }
         gram, values = gram_and_values(self.everything, loss.penalty_terms(), gradients, k, inside=self.chosen)
+        noise = self._noise(gram, [columns[name] for name in names])
         for name, j in columns.items():
             values[j] = self.values[name]
-        rest = torch.tensor(
-            [self.values.get(METRIC, 0.0), *(float(self.counts[n]) for n in ("train", "validation", ERROR))],
-            dtype=torch.float64,
-        )
-        gram, values, rest = self._sum_numbers(gram, values, rest, data=list(columns.values()))
+        counts = [float(self.counts[n]) for n in ("train", "validation", ERROR)]
+        rest = torch.tensor([self.values.get(METRIC, 0.0), *counts], dtype=torch.float64)
+        data = list(columns.values())
+        gram, noise, values, rest = self._sum_numbers(gram, noise, values, rest, data=data)
         for name, number in [*((name, values[j]) for name, j in columns.items()), (METRIC, rest[0])]:
             _check_finite(name, float(number))
         if bad := [name for name, j in columns.items() if not math.isfinite(gram[j, j])]:
@@ -180,6 +189,8 @@ class Pass:
                 f"Gradients must be finite; those of {bad} are not, though their values are. Look for a square root "
                 "or a division at 0 in them."
             )
+        if noise.any():
+            gram = nearest_gram(gram - noise, gram.diagonal().sqrt())
         metric, n_train, n_validation, n_gradient = rest.tolist()
         unit_value, unit_gradient = torch.ones(2, k + 1, dtype=torch.float64)
         for j in columns.values():
@@ -194,6 +205,14 @@ class Pass:
             names=loss.names,
         )
 
+    def _noise(self, gram: Tensor, at: list[int]) -> Tensor:
+        """What the choice of batches added to the gram, in the rows and columns `at` of the data terms."""
+        if self.group is not None and self.divisors is None:
+            self.spread.sum_over(self.group, self.device)
+        noise, places = torch.zeros_like(gram), torch.tensor(at, dtype=torch.long)
+        noise[places.unsqueeze(1), places] = self.spread.excess(gram[places.unsqueeze(1), places])
+        return noise
+
     def _sum_gradients(self, names: list[str]) -> None:
         """Under DDP: each gradient is summed over processes before the gram is formed of them."""
         if self.group is None:
@@ -206,20 +225,40 @@ class Pass:
             sum_over([g for g in self.gradients[name] if g is not None], self.group)
 
     def _sum_numbers(
-        self, gram: Tensor, values: Tensor, rest: Tensor, *, data: list[int]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """One message: under DDP what was summed over batches, under FSDP2 the gram of the shards as well."""
+        self, gram: Tensor, noise: Tensor, values: Tensor, rest: Tensor, *, data: list[int]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """One message: under DDP what was summed over batches, under FSDP2 the grams of the shards as well."""
         if self.group is None:
-            return gram, values, rest
-        whole = values.clone()
-        parts = [values, rest] if self.divisors is None else [gram.reshape(-1), values, rest]
+            return gram, noise, values, rest
+        whole, sharded = values.clone(), self.divisors is not None
+        parts = (
+            [values, rest, _upper(gram), _upper(noise[:-1, :-1])] if sharded else [values, rest]
+        )  # no noise in ERROR
         message = torch.cat(parts).to(self.device)
         sum_over([message], self.group)
         split = torch.split(message.cpu(), [len(part) for part in parts])
-        if self.divisors is not None:
-            return split[0].view_as(gram), split[1], split[2]
+        if sharded:
+            noise = torch.nn.functional.pad(_symmetric(split[3], len(gram) - 1), (0, 1, 0, 1))
+            return _symmetric(split[2], len(gram)), noise, split[0], split[1]
         whole[data] = split[0][data]  # penalties are the same in every process
-        return gram, whole, split[1]
+        return gram, noise, whole, split[1]
+
+
+def _upper(matrix: Tensor) -> Tensor:
+    """The upper triangle of a symmetric matrix, row by row."""
+    return matrix[tuple(torch.triu_indices(*matrix.shape))]
+
+
+def _symmetric(upper: Tensor, n: int) -> Tensor:
+    """The symmetric matrix (n, n) of an upper triangle.
+
+    >>> _symmetric(_upper(torch.tensor([[1, 2], [2, 3]])), 2)
+    tensor([[1, 2],
+            [2, 3]])
+    """
+    matrix = upper.new_zeros(n, n)
+    matrix[tuple(torch.triu_indices(n, n))] = upper
+    return matrix + matrix.triu(1).T
 
 
 def _takes_statistics(module: nn.Module) -> bool:

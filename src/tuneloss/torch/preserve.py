@@ -63,7 +63,10 @@ def _set_modes(modes: list[tuple[nn.Module, bool]]) -> None:
 def seed_everything(*numbers: int) -> None:
     """Seed torch, NumPy and `random`, from which transforms draw: equal numbers give equal draws."""
     seed = int(np.random.SeedSequence(numbers).generate_state(1)[0])
-    torch.manual_seed(seed)
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
+    else:  # the same, without a millisecond for devices that are not there
+        torch.default_generator.manual_seed(seed)
     np.random.seed(seed)  # noqa: NPY002  (a user's transform may draw from it)
     random.seed(seed)
 
