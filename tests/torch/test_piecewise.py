@@ -50,9 +50,7 @@ def test_function_tells_r():
     x = torch.tensor([-3.0, -0.1, 0.05, 0.2, 7.0], dtype=torch.float64)
     index = 2 * torch.arange(5)  # one x in each open bin
     expected = torch.stack([sum(w * h() for w, h in zip(WEIGHTS, hinges(KNOTS, [v]), strict=True)) for v in x])
-    torch.testing.assert_close(
-        r.intercept[index] + r.slope[index] * (x - r.grid.center), expected, rtol=1e-6, atol=1e-6
-    )
+    torch.testing.assert_close(r.intercept[index] + r.slope[index] * (x - r.center), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_knots_are_placed_from_the_least_to_the_greatest_parameter_of_their_group():

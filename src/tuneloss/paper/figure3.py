@@ -142,7 +142,7 @@ def regularizer(loss: LinearLoss) -> Record:
     r = term.function(loss.weights[places].tolist())
     knots = r.grid.knots.double()
     at_knots = slice(1, None, 2)  # bins 2j + 1
-    values = (r.intercept[at_knots] + r.slope[at_knots] * (knots - r.grid.center)).numpy()
+    values = (r.intercept[at_knots] + r.slope[at_knots] * (knots - r.center)).numpy()
     return {"knots": _short(knots.numpy()), "values": _short(values - values.min())}
 
 

@@ -93,7 +93,7 @@ class _Hinges:
     @classmethod
     def of(cls, knots: Tensor, at: list[int], group: int, k: int) -> _Hinges:
         size = 2 * len(knots)
-        return cls(grid(knots, float(knots[len(knots) // 2])), at[group * size : (group + 1) * size], k)
+        return cls(grid(knots), at[group * size : (group + 1) * size], k)
 
     def count(self, index: Tensor, block: Tensor) -> None:
         self.all_counts += torch.bincount(index, minlength=len(self.counts)).cpu()

@@ -18,8 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tuneloss import lookup
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.grid import Grid, grid, searched_bins
+from tuneloss.torch.grid import Grid, can_look_up, grid, searched_bins
 
 
 def hinge_matrix(p: int) -> Tensor:
@@ -59,23 +60,17 @@ def bin_sums(index: Tensor, rows: Tensor, n_bins: int) -> Tensor:
     return sums.T
 
 
-_CHUNK = 2**18  # entries worked on at a time, so that what is between two passes stays in the cache
-
-
 @dataclass(frozen=True)
 class Table:
     """A penalty ready for use: r(x) = intercept + slope * (x - center) in each of the 2p + 1 bins (float64).
 
-    Slope and intercept are there (float32) for the cells of a grid over the knots too: NaN is the intercept of a cell
-    that holds a knot. The grid's center is 0 if that is among the knots, so that x is its own distance from it, and
-    else a knot where r is least, so that little cancels.
+    center: 0 if that is among the knots, else a knot where r is least: so that little cancels.
     """
 
     grid: Grid
+    center: float
     slope: Tensor
     intercept: Tensor
-    cell_slope: Tensor
-    cell_intercept: Tensor
 
 
 def table(knots: Tensor, right: Tensor, left: Tensor) -> Table:
@@ -96,48 +91,27 @@ def table(knots: Tensor, right: Tensor, left: Tensor) -> Table:
     if not a[0] <= 0 <= a[-1]:
         center = float(a[int((slope[2:-1:2] < 0).sum())].float())  # r falls up to this knot, and not after it
     intercept = (weights * (center - torch.cat([a, a]))) @ A
-    over = grid(knots, center)
-    cell_intercept = intercept[over.bins].index_fill_(0, over.with_knot, torch.nan).float()
-    cell_slope = slope[over.bins].index_fill_(0, over.with_knot, 0.0).float()
-    return Table(over, slope, intercept, cell_slope, cell_intercept)
+    return Table(grid(knots), center, slope, intercept)
 
 
 def _value_and_slopes(x: Tensor, ready: Table) -> tuple[Tensor, Tensor]:
-    """r summed over `x` (n,), in float64, and its slope at each entry (n,), by search."""
+    """r summed over `x` (n,), in float64, and its slope at each entry (n,)."""
+    if can_look_up(x):
+        slopes = torch.empty_like(x)
+        slope, intercept = ready.slope.float().numpy(), ready.intercept.float().numpy()
+        center = np.float32(ready.center)
+        value = lookup.value_and_slopes(slopes.numpy(), x.numpy(), slope, intercept, center, *ready.grid.arguments)
+        return torch.tensor(value, dtype=torch.float64), slopes
     index = searched_bins(x, ready.grid.knots)
-    slope = ready.slope[index]
-    return (slope * (x.double() - ready.grid.center) + ready.intercept[index]).sum(), slope.to(x.dtype)
-
-
-def _fast_value_and_slopes(x: Tensor, ready: Table) -> tuple[Tensor, Tensor]:
-    """The same for float32 on a CPU, by cells. For the few entries that are searched for, NumPy's calls cost less."""
-    over, n = ready.grid, min(len(x), _CHUNK)
-    knots = over.knots.to(torch.promote_types(over.knots.dtype, torch.float32)).numpy()
-    slope_in, intercept_in = ready.slope.float().numpy(), ready.intercept.float().numpy()
-    value, slopes = 0.0, torch.empty_like(x)
-    buffers, unsure = x.new_empty(2, n), np.empty(n, dtype=bool)  # new memory for every step would take longer
-    for start in range(0, len(x), _CHUNK):
-        part, slope = x[start : start + _CHUNK], slopes[start : start + _CHUNK]
-        place, intercept = buffers[:, : len(part)]
-        distance = part if over.center == 0 else part - over.center
-        cells = over.cells_of(distance, place)
-        torch.index_select(ready.cell_slope, 0, cells, out=slope)
-        torch.index_select(ready.cell_intercept, 0, cells, out=intercept)
-        found = np.flatnonzero(np.isnan(intercept.numpy(), out=unsure[: len(part)]))
-        few = part.numpy()[found]
-        below = np.searchsorted(knots, few)
-        index = 2 * below + (few == knots[np.minimum(below, len(knots) - 1)])
-        slope.numpy()[found], intercept.numpy()[found] = slope_in[index], intercept_in[index]
-        value += intercept.sum().item() + torch.dot(slope, distance).item()
-    return torch.tensor(value, dtype=torch.float64), slopes
+    own = ready.slope[index]
+    return (own * (x.double() - ready.center) + ready.intercept[index]).sum(), own.to(x.dtype)
 
 
 class _Penalty(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, ready: Table) -> Tensor:
-        flat = x.reshape(-1).to(torch.promote_types(x.dtype, torch.float32))
-        fast = flat.dtype == torch.float32 and flat.device.type == "cpu"
-        value, slopes = (_fast_value_and_slopes if fast else _value_and_slopes)(flat, ready)
+        flat = x.detach().reshape(-1).to(torch.promote_types(x.dtype, torch.float32))
+        value, slopes = _value_and_slopes(flat, ready)
         ctx.save_for_backward(slopes.to(x.dtype).view(x.shape))
         return value.to(flat.dtype)
 
