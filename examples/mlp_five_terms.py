@@ -183,7 +183,7 @@ def draw_figure(records: Sequence[Record], path: Path) -> None:
         for name, values in by_seed(records, dataset, ONLINE)[0]["weights"].items():
             right.plot(np.arange(1, len(values) + 1), np.maximum(values, RANGES[name][0] / 10), label=name)
         right.set(title="learned weights, first seed", xlabel="epoch", yscale="log")
-        right.legend(ncols=2)
+        right.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.5, -0.14), frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
     plt.close(figure)
