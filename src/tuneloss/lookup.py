@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-
-from tuneloss.core.checks import Array
 
 CELLS = 2**13  # so many that few numbers share one with a knot, so few that the nearest cache holds their bins
 ONE = np.float32(1)
 TOP = np.float32(CELLS - 1)
 
 F = TypeVar("F", bound=Callable[..., object])
+Knots = NDArray[np.floating[Any]]  # float32 or float64
 
 
 def compiled(function: F) -> F:
@@ -36,13 +35,13 @@ class Cells:
     bins: (CELLS,), the bin of each cell; -1 where it holds a knot.
     """
 
-    knots: Array
+    knots: Knots
     first: np.float32
     scale: np.float32
     bins: NDArray[np.int32]
 
 
-def make_cells(knots: Array) -> Cells:
+def make_cells(knots: Knots) -> Cells:
     """Cells for finite and increasing knots."""
     first = np.float32(knots[0])
     scale = np.float32(min((CELLS - 4) / (float(knots[-1]) - float(knots[0]) or 2.0), 1e30))
@@ -62,7 +61,7 @@ def cell_of(x: np.float32, first: np.float32, scale: np.float32) -> np.uint32:
 
 
 @compiled
-def searched_bin(x: np.float32, knots: Array) -> int:
+def searched_bin(x: np.float32, knots: Knots) -> int:
     """The bin, 0 .. 2p, of one number."""
     j = int(np.searchsorted(knots, x))
     return 2 * j + 1 if j < len(knots) and x == knots[j] else 2 * j
@@ -70,7 +69,7 @@ def searched_bin(x: np.float32, knots: Array) -> int:
 
 @compiled
 def all_bins(
-    found: NDArray[np.int64], x: NDArray[np.float32], knots: Array, first: np.float32, scale: np.float32,
+    found: NDArray[np.int64], x: NDArray[np.float32], knots: Knots, first: np.float32, scale: np.float32,
     bins: NDArray[np.int32],
 ) -> None:  # fmt: skip
     """The bins of all numbers, into `found`."""
@@ -82,7 +81,7 @@ def all_bins(
 @compiled
 def value_and_slopes(
     slopes: NDArray[np.float32], x: NDArray[np.float32], slope: NDArray[np.float32], intercept: NDArray[np.float32],
-    center: np.float32, knots: Array, first: np.float32, scale: np.float32, bins: NDArray[np.int32],
+    center: np.float32, knots: Knots, first: np.float32, scale: np.float32, bins: NDArray[np.int32],
 ) -> float:  # fmt: skip
     """The sum of intercept[b] + slope[b] * (x - center) over all x, b its bin; and slope[b] into `slopes`."""
     total = 0.0

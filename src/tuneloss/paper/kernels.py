@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from tuneloss.lookup import Knots, cell_of, searched_bin
 from tuneloss.paper.datasets import Labels
 
 Single = NDArray[np.float32]
@@ -119,24 +120,16 @@ def epoch(
 
 
 @_compiled
-def _bin(x: np.float32, knots: Single) -> int:
-    """2j strictly between knots j - 1 and j, 2j + 1 at knot j."""
-    j = int(np.searchsorted(knots, x))
-    return 2 * j + 1 if j < len(knots) and x == knots[j] else 2 * j
-
-
-@_compiled
 def hinge_epoch(
-    params: Single, squares: Single, x: Single, labels: Labels, order: Labels, rate: np.float32,
-    knots: Single, slopes: Single, cells: Single, scale: np.float32,
+    params: Single, squares: Single, x: Single, labels: Labels, order: Labels, rate: np.float32, slopes: Single,
+    knots: Knots, first: np.float32, scale: np.float32, bins: NDArray[np.int32],
 ) -> None:  # fmt: skip
-    """The same on the log loss and a convex piecewise-linear penalty, whose slope in bin b is slopes[b].
+    """The same on the log loss and a piecewise-linear penalty, whose slope in bin b is slopes[b].
 
-    cells: the slopes in the cells of an even grid from the first knot, `scale` cells a unit; NaN where a knot is.
+    knots, first, scale, bins: the cells that say which bin a param is in (lookup.py).
     """
     n_classes, last = params.shape[0], params.shape[1] - 1
     own, uniform = np.zeros(n_classes, np.float32), np.zeros(n_classes, np.float32)
-    top = np.float32(len(cells) - 1)
     for step in range(len(order)):
         seen = x[order[step]]
         _slopes(own, uniform, params, seen, seen, labels[order[step]], ZERO, ONE)
@@ -144,9 +137,10 @@ def hinge_epoch(
             for d in range(last + 1):
                 p, penalty = params[c, d], ZERO
                 if d < last:
-                    penalty = cells[int(min(max((p - knots[0]) * scale + ONE, ZERO), top))]
-                    if np.isnan(penalty):
-                        penalty = slopes[_bin(p, knots)]
+                    b = int(bins[cell_of(p, first, scale)])
+                    if b < 0:
+                        b = searched_bin(p, knots)
+                    penalty = slopes[np.uint32(b)]
                 g = own[c] * seen[d] + penalty
                 square = squares[c, d] + g * g
                 squares[c, d] = square

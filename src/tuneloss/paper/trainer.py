@@ -8,11 +8,10 @@ import numpy as np
 
 from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput, RunFailed
+from tuneloss.lookup import make_cells
 from tuneloss.paper import kernels
 from tuneloss.paper.datasets import Split
 from tuneloss.paper.terms import NAMES, check_params
-
-CELLS = 2**13  # of the grid in which slopes of a piecewise-linear penalty are looked up
 
 
 class AdaGrad:
@@ -68,14 +67,11 @@ class AdaGrad:
 
         Bin 2j lies strictly between knots j - 1 and j, and bin 2j + 1 is knot j itself.
         """
-        at, slope = knots.astype(np.float32), slopes.astype(np.float32)
-        scale = np.float32((CELLS - 3) / (at[-1] - at[0]))
-        own = ((at - at[0]) * scale + np.float32(1)).astype(np.int64)  # cell 0 is for what is below all knots
-        cells = slope[2 * np.searchsorted(own, np.arange(CELLS))]
-        cells[own] = np.nan
+        cells, slope = make_cells(knots.astype(np.float32)), slopes.astype(np.float32)
         order, rate = self.rng.permutation(self.n), np.float32(self.learning_rate)
         kernels.hinge_epoch(
-            self.params, self.squares, self._x, self._labels, order, rate, at, slope, cells, scale
+            self.params, self.squares, self._x, self._labels, order, rate, slope,
+            cells.knots, cells.first, cells.scale, cells.bins,
         )  # fmt: skip
         self._check()
 
