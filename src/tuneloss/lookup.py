@@ -23,9 +23,17 @@ F = TypeVar("F", bound=Callable[..., object])
 Knots = NDArray[np.floating[Any]]  # float32 or float64
 
 
-def compiled(function: F) -> F:
-    """Compiled when first called, and kept on disk. Numbers round as written, so that equal ones get equal cells."""
-    return cast(F, njit(error_model="numpy", cache=True, nogil=True)(function))
+def compiled(function: F, fastmath: frozenset[str] = frozenset()) -> F:
+    """Compiled when first called, and kept on disk if there is a place for it; 1 / 0 is infinity.
+
+    fastmath: what may be rounded otherwise than written, by the names of LLVM. Here nothing may, so that a number has
+    the same cell wherever it is asked for.
+    """
+    options: dict[str, Any] = {"error_model": "numpy", "nogil": True, "fastmath": set(fastmath)}
+    try:
+        return cast(F, njit(cache=True, **options)(function))
+    except RuntimeError:  # no folder can be written to
+        return cast(F, njit(**options)(function))
 
 
 @dataclass(frozen=True)

@@ -6,27 +6,20 @@ Inputs are (N, D + 1) with a last column of ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar, cast
+from functools import partial
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from tuneloss.lookup import Knots, cell_of, searched_bin
+from tuneloss.lookup import Knots, cell_of, compiled, searched_bin
 from tuneloss.paper.datasets import Labels
 
 Single = NDArray[np.float32]
 TINY = np.float32(1e-12)  # keeps 0 / 0 out of the first step of a param whose gradient is 0
 ONE, TWO, ZERO = np.float32(1), np.float32(2), np.float32(0)
 
-F = TypeVar("F", bound=Callable[..., object])
-
-
-def _compiled(function: F) -> F:
-    """Compiled when first called, and kept on disk; NaN and infinity keep their meaning, 1 / 0 is infinity."""
-    fast = {"reassoc", "contract", "arcp", "afn", "nsz"}
-    return cast(F, njit(fastmath=fast, error_model="numpy", cache=True, nogil=True)(function))
+# NaN and infinity keep their meaning; sums may be taken in another order, and so on.
+_compiled = partial(compiled, fastmath=frozenset({"reassoc", "contract", "arcp", "afn", "nsz"}))
 
 
 @_compiled
