@@ -108,6 +108,32 @@ def table1(
 
 
 @paper.command()
+def ablation(
+    datasets: Datasets = None,
+    repeats: Repeats = None,
+    runs: Runs = None,
+    results: Results = Path("results"),
+    jobs: Jobs = None,
+    quick: Quick = False,
+    markdown: Markdown = False,
+) -> None:
+    """Which choices matter: one at a time is changed from TuneLoss in Table 1. Resumable."""
+    from tuneloss.paper.ablation import EXPERIMENT, REPEATS, RUNS, ablation_rows, ablation_units
+    from tuneloss.paper.experiments import run_units
+    from tuneloss.paper.table1 import EXPERIMENT as TABLE1
+
+    names = chosen_datasets(datasets, quick, small=True)
+    units = ablation_units(names, repeats or (1 if quick else REPEATS), runs or (3 if quick else RUNS))
+    records = []
+    for experiment in (TABLE1, EXPERIMENT):
+        own = [unit for unit in units if unit.experiment == experiment]
+        path = results_file(results, experiment, quick)
+        with stoppable(f"what was done is in {results}"), units_bar(experiment, len(own)) as advance:
+            records += run_units(path, own, jobs=jobs or cores(), on_unit=advance)
+    show(*ablation_rows(records), markdown=markdown)
+
+
+@paper.command()
 def table2(datasets: Datasets = None) -> None:
     """Table 2: sizes of the training, validation and test sets, beside the paper's."""
     from tuneloss.paper.datasets import fresh_split

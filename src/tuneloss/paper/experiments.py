@@ -7,11 +7,13 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
 from tuneloss.baselines.random_search import RandomSearch
 from tuneloss.core.checks import Array
+from tuneloss.core.sample import center
 from tuneloss.errors import RunFailed
 from tuneloss.paper.datasets import DIGITS, Labels, Split, fresh_split
 from tuneloss.paper.results import Record, append_records, read_records
@@ -24,14 +26,39 @@ DRAWS = 8  # of dropout masks, in an observation
 
 
 @dataclass(frozen=True)
+class Setting:
+    """How the runs of a unit are made.
+
+    tuner, options: the tuner's name, and options of its own.
+    epochs: of a run; None for as many as everywhere.
+    first: the first weights: one log-uniform "draw", the "middle" of the box, or its "lower" end.
+    warm: whether a run starts from the params of the run before it, instead of zeros.
+    means: whether the ranges of appendix B are meant for means over examples, instead of sums.
+    draws: of dropout masks in an observation.
+    """
+
+    tuner: str
+    options: tuple[tuple[str, Any], ...] = ()
+    epochs: int | None = None
+    first: Literal["draw", "middle", "lower"] = "draw"
+    warm: bool = False
+    means: bool = False
+    draws: int = DRAWS
+
+
+@dataclass(frozen=True)
 class Unit:
-    """One repeat of one tuner on one data set: so many runs, one after another."""
+    """One repeat of one tuner on one data set: so many runs, one after another.
+
+    setting: how runs are made, if not by the tuner of that name as everywhere.
+    """
 
     experiment: str
     dataset: str
     tuner: str
     repeat: int
     runs: int
+    setting: Setting | None = None
 
     @property
     def key(self) -> tuple[str, str, str, int]:
@@ -85,18 +112,25 @@ def run_unit(unit: Unit, folder: str | None = None) -> Iterator[Record]:
     """
     data, masks_seed, first, own, *noise = repeat_seeds(unit.dataset, unit.repeat, 4 + unit.runs)
     split = fresh_split(unit.dataset, np.random.default_rng(data), folder)
-    masks = draw_masks(split, np.random.default_rng(masks_seed), draws=DRAWS)
-    box = appendix_box()
-    start = RandomSearch(box, seed=as_seed(first)).ask()
-    tuner = make_tuner(unit.tuner, box, as_seed(own), start)
-    epochs = EPOCHS_ON_DIGITS if unit.dataset == DIGITS else EPOCHS
+    how = unit.setting or Setting(unit.tuner)
+    masks = draw_masks(split, np.random.default_rng(masks_seed), draws=how.draws)
+    box = appendix_box(len(split.train_y) if how.means else 1.0)
+    firsts = {
+        "draw": RandomSearch(box, seed=as_seed(first)).ask(),
+        "middle": box.as_dict(center(box)),
+        "lower": box.as_dict(box.lower),
+    }
+    tuner = make_tuner(how.tuner, box, as_seed(own), firsts[how.first], **dict(how.options))
+    epochs = how.epochs or (EPOCHS_ON_DIGITS if unit.dataset == DIGITS else EPOCHS)
+    params: Array | None = None
     for run in range(unit.runs):
         began = time.perf_counter()
         weights = tuner.ask()
         record = {"experiment": unit.experiment, "dataset": unit.dataset, "tuner": unit.tuner, "repeat": unit.repeat}
         record |= {"run": run, "weights": {n: float(f"{w:.6g}") for n, w in weights.items()}}
         try:
-            params = train(split, weights, np.random.default_rng(noise[run]), epochs=epochs)
+            start = params if how.warm else None
+            params = train(split, weights, np.random.default_rng(noise[run]), epochs=epochs, start=start)
         except RunFailed as reason:
             tuner.tell(weights, failed=str(reason))
             record |= dict.fromkeys(("validation_loss", "validation_error", "test_loss", "test_error"))

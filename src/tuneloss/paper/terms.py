@@ -19,13 +19,16 @@ Masks = NDArray[np.bool_]
 KEEP = 0.5  # probability that dropout keeps an input, app. B
 
 
-def appendix_box() -> Box:
+def appendix_box(unit: float = 1.0) -> Box:
     """The feasible set of appendix B: four weights in their ranges, and the log loss pinned to 1.
+
+    unit: what the ranges of the penalties are multiplied by; the number of examples, if terms are meant to be means.
 
     >>> appendix_box().names
     ('l1', 'l2', 'uniform', 'dropout', 'logloss')
     """
-    return Box.from_dict({"l1": (0.1, 100), "l2": (0.1, 100), "uniform": (0, 0.1), "dropout": (0, 1), "logloss": 1.0})
+    penalty = (0.1 * unit, 100 * unit)
+    return Box.from_dict({"l1": penalty, "l2": penalty, "uniform": (0, 0.1), "dropout": (0, 1), "logloss": 1.0})
 
 
 def draw_masks(split: Split, rng: np.random.Generator, *, draws: int = 32) -> Masks:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from tuneloss import Box, LossTuner, Observation
 from tuneloss.baselines.gp_ei_mcmc import GpEiMcmc
@@ -27,16 +28,15 @@ class Tuner(Protocol):
     ) -> object: ...
 
 
-_MADE: dict[str, Callable[[Box, int, Mapping[str, float]], Tuner]] = {
-    "tuneloss": lambda box, seed, start: LossTuner(box, seed=seed, start=start),
-    "tuneloss-paper": lambda box, seed, start: LossTuner(
-        box, seed=seed, start=start, objective="paper", epsilon="paper", fallback="random"
-    ),
-    "random": lambda box, seed, start: RandomSearch(box, seed=seed, start=start),
-    "gp-ei-mcmc": lambda box, seed, start: GpEiMcmc(box, seed=seed, start=start),
-    "tunereg": lambda box, seed, start: TuneReg(box, seed=seed, start=start),
-    "tpe": lambda box, seed, start: OptunaSearch(box, "tpe", seed=seed, start=start),
-    "gp": lambda box, seed, start: OptunaSearch(box, "gp", seed=seed, start=start),
+Maker = Callable[..., Tuner]  # of box, seed, start and options
+_MADE: dict[str, Maker] = {
+    "tuneloss": LossTuner,
+    "tuneloss-paper": partial(LossTuner, objective="paper", epsilon="paper", fallback="random"),
+    "random": RandomSearch,
+    "gp-ei-mcmc": GpEiMcmc,
+    "tunereg": TuneReg,
+    "tpe": partial(OptunaSearch, sampler="tpe"),
+    "gp": partial(OptunaSearch, sampler="gp"),
 }
 TUNERS = tuple(_MADE)
 LABELS = {
@@ -60,8 +60,8 @@ COLORS = {  # of Okabe and Ito: told apart without red and green; the same every
 }
 
 
-def make_tuner(name: str, box: Box, seed: int, start: Mapping[str, float]) -> Tuner:
-    """The tuner of this name; all begin with the weights of `start`."""
+def make_tuner(name: str, box: Box, seed: int, start: Mapping[str, float], **options: Any) -> Tuner:
+    """The tuner of this name; all begin with the weights of `start`. options: of its own."""
     if name not in _MADE:
         raise InvalidInput(f"A tuner must be one of {', '.join(TUNERS)}; found {name!r}.")
-    return _MADE[name](box, seed, start)
+    return _MADE[name](box, seed=seed, start=start, **options)
