@@ -44,6 +44,17 @@ def test_the_grid_and_random_search_are_as_the_readme_says(program):
     assert "704 ± 16" in README
 
 
+def test_the_optuna_program_finds_the_same(program):
+    optuna = pytest.importorskip("optuna")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    code = next(code for code in PROGRAMS if "TuneLossSampler" in code)
+    with redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        exec(code, program)
+    assert program["study"].best_value == pytest.approx(621, abs=0.5)
+    assert "# the same 621" in code
+
+
 def test_the_program_is_short():
     assert len([line for line in PROGRAMS[0].splitlines() if line.strip()]) <= 20
 

@@ -158,3 +158,24 @@ def test_learn_loss_refuses(observations, options, message):
     """Observations that do not fit each other or the box."""
     with pytest.raises(ValueError, match=message):
         learn_loss(observations, BOX, **options)
+
+
+def test_a_large_gram_is_packed_and_both_forms_are_read():
+    """From 32 rows on: bit for bit the same, a list is read as before."""
+    rows = np.random.default_rng(0).normal(size=(50, 40))
+    seen = Observation(1.0, np.arange(39.0), rows.T @ rows)
+    record = json.loads(json.dumps(seen.to_dict()))
+    assert isinstance(record["gram"], str)
+    as_list = record | {"gram": seen.gram.tolist()}
+    for back in (Observation.from_dict(record), Observation.from_dict(as_list)):
+        np.testing.assert_array_equal(back.gram, seen.gram)
+    assert len(json.dumps(record)) < 0.5 * len(json.dumps(as_list))
+    assert isinstance(Observation(1.0, [1.0], np.eye(2)).to_dict()["gram"], list)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("AAAA", "buffer"), ("no base64!", "base64"), ("A" * 32, "10 numbers.*found 3")]
+)
+def test_a_packed_gram_that_cannot_be_read(text, said):
+    with pytest.raises(InvalidInput, match=said):
+        Observation.from_dict({"error": 1.0, "features": [1.0, 2.0, 3.0], "gram": text})

@@ -352,3 +352,14 @@ def test_a_refused_observation_leaves_the_tuner_as_it_was():
     assert tuner.history == []
     tuner.tell(weights, MODEL)
     assert tuner.history[0].run == 0
+
+
+def test_reserved_weights_are_not_proposed():
+    """As if they were asked for: the next proposal is another one."""
+    box = Box.from_dict({"l2": (0.1, 10.0), "logloss": 1.0})
+    first = LossTuner(box).ask()
+    tuner = LossTuner(box)
+    tuner.reserve(first)
+    assert tuner.ask() != first
+    with pytest.raises(InvalidInput):
+        tuner.reserve({"l2": 99.0, "logloss": 1.0})

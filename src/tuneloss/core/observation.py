@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from tuneloss.core.checks import Array, as_finite, as_names, as_number, holds_nu
 from tuneloss.errors import InvalidInput
 
 BLOCK = 4096  # rows of a jacobian that are read at a time, so that no n x k copy is made
+LARGE = 32  # rows of a gram from which on its record is packed
 GRAM_TOLERANCE = 1e-6  # of a gram with unit diagonal: what float32 sums leave of symmetry and of eigenvalues >= 0
 
 
@@ -108,11 +110,14 @@ class Observation:
         return self.error if self.metric is None else self.metric
 
     def to_dict(self) -> dict[str, Any]:
-        """The observation as JSON."""
+        """The observation as JSON. A large gram is kept as its upper triangle, row by row, in base64 (float64)."""
+        gram: Any = self.gram
+        if gram is not None:
+            gram = gram.tolist() if len(gram) < LARGE else _packed(gram)
         return {
             "error": self.error,
             "features": self.features.tolist(),
-            "gram": None if self.gram is None else self.gram.tolist(),
+            "gram": gram,
             "metric": self.metric,
             "names": None if self.names is None else list(self.names),
         }
@@ -127,7 +132,25 @@ class Observation:
             )
         with reading("An observation's record"):
             extra = {name: record.get(name) for name in ("metric", "names")}
-            return cls(record["error"], record["features"], record.get("gram"), **extra)
+            gram = record.get("gram")
+            if isinstance(gram, str):
+                gram = _unpacked(gram, len(record["features"]) + 1)
+            return cls(record["error"], record["features"], gram, **extra)
+
+
+def _packed(gram: Array) -> str:
+    """The upper triangle, row by row, as little-endian float64 in base64."""
+    return base64.b64encode(gram[np.triu_indices(len(gram))].astype("<f8").tobytes()).decode("ascii")
+
+
+def _unpacked(text: str, n: int) -> Array:
+    """The inverse, for n rows."""
+    upper = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f8")
+    if len(upper) != n * (n + 1) // 2:
+        raise InvalidInput(f"A packed `gram` must hold {n * (n + 1) // 2} numbers for {n} rows; found {len(upper)}.")
+    gram = np.zeros((n, n))
+    gram[np.triu_indices(n)] = upper
+    return gram + np.triu(gram, 1).T
 
 
 def _matrix(jacobian: ArrayLike) -> NDArray[Any]:

@@ -111,6 +111,10 @@ class LossTuner:
         self._pending.append(point)
         return self.box.as_dict(point)
 
+    def reserve(self, weights: Weights) -> None:
+        """Count weights as asked for and not told yet, such as those that another process trains with."""
+        self._pending.append(self.box.as_array(weights))
+
     def tell(
         self, weights: Weights | None, observation: Observation | None = None, *, failed: str | None = None
     ) -> None:

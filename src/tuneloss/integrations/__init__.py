@@ -1,0 +1,1 @@
+"""Doors to other libraries, one a file; each is imported only by those who use it."""

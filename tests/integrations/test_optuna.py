@@ -1,0 +1,267 @@
+"""The sampler passes Optuna's own contract, asks what `LossTuner` asks, shares a study, and survives bad trials."""
+
+import json
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+optuna = pytest.importorskip("optuna")
+
+from optuna.testing.pytest_samplers import (  # noqa: E402
+    BasicSamplerTestCase,
+    RelativeSamplerTestCase,
+    SingleOnlySamplerTestCase,
+)
+
+from tuneloss import Box, LossTuner, Observation  # noqa: E402
+from tuneloss.errors import InvalidInput  # noqa: E402
+from tuneloss.integrations.optuna import KEY, TuneLossSampler  # noqa: E402
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+BOX = Box.from_dict({"l2": (0.01, 100.0), "smooth": (0.0, 2.0), "logloss": 1.0})
+NAMED_XY = Box.from_dict({"x": (-5.0, 5.0), "y": (0.0, 1.0), "logloss": 1.0})
+RNG = np.random.default_rng(0)
+X, NOISE = RNG.normal(size=(40, 12)), RNG.normal(size=(2, 40))
+TRUTH = RNG.normal(size=12)
+
+
+def train(weights):
+    """Ridge regression that is also pulled to 0.3 in each coordinate; exact, with gradients."""
+    ours, theirs = X @ TRUTH + 2 * NOISE[0], X @ TRUTH + 2 * NOISE[1]
+    hessian = X.T @ X + (weights["l2"] + weights["smooth"]) * np.eye(12)
+    params = np.linalg.solve(hessian, X.T @ ours + 0.3 * weights["smooth"])
+    residual, other = X @ params - ours, X @ params - theirs
+    jacobian = np.column_stack([2 * params, 2 * (params - 0.3), 2 * X.T @ residual])
+    features = [params @ params, np.sum((params - 0.3) ** 2), residual @ residual]
+    return Observation.from_gradients(float(other @ other), features, 2 * X.T @ other, jacobian)
+
+
+def suggested(trial):
+    weights = {
+        "l2": trial.suggest_float("l2", 0.01, 100.0, log=True),
+        "smooth": trial.suggest_float("smooth", 0.0, 2.0),
+    }
+    return weights | {"logloss": 1.0}
+
+
+def objective(trial):
+    seen = train(suggested(trial))
+    trial.set_user_attr(KEY, seen.to_dict())
+    return seen.error
+
+
+def asked(study):
+    return [[trial.params["l2"], trial.params["smooth"]] for trial in study.trials]
+
+
+class Contract(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
+    """Optuna's tests of any sampler, of those that sample several parameters at once, for one objective."""
+
+
+class TestWithoutFallback(Contract):
+    @pytest.fixture
+    def sampler(self):
+        return lambda: TuneLossSampler(BOX, seed=0)
+
+
+class TestWithFallback(Contract):
+    @pytest.fixture
+    def sampler(self):
+        return lambda: TuneLossSampler(BOX, fallback=optuna.samplers.GPSampler(seed=0), seed=0)
+
+
+class TestWhereWeightsAreNamedAsItsParameters(Contract):
+    @pytest.fixture
+    def sampler(self):
+        return lambda: TuneLossSampler(NAMED_XY, fallback=optuna.samplers.RandomSampler(seed=0))
+
+
+def test_it_asks_what_the_tuner_asks():
+    study = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))
+    study.optimize(objective, n_trials=8)
+    tuner = LossTuner(BOX, seed=3)
+    tuner.run(train, 8, progress=False)
+    expected = [[run.weights["l2"], run.weights["smooth"]] for run in tuner.history]
+    np.testing.assert_allclose(asked(study), expected, rtol=1e-9)
+    assert study.best_value < study.trials[0].value
+
+
+@pytest.mark.parametrize("storage", ["sqlite", "journal"])
+def test_a_study_resumes_with_a_new_sampler(tmp_path, storage):
+    whole = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))
+    whole.optimize(objective, n_trials=6)
+    for n in (2, 4):
+        study = optuna.create_study(
+            storage=make_storage(storage, tmp_path), study_name="s", sampler=TuneLossSampler(BOX, seed=3),
+            load_if_exists=True,
+        )  # fmt: skip
+        study.optimize(objective, n_trials=n)
+    np.testing.assert_allclose(asked(study), asked(whole), rtol=1e-9)
+
+
+def make_storage(kind, folder):
+    if kind == "sqlite":
+        return f"sqlite:///{folder}/study.db"
+    return optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(folder / "study.log")))
+
+
+WORKER = """
+import sys, time
+sys.path.insert(0, {here!r})
+import optuna
+from pathlib import Path
+from test_optuna import BOX, make_storage, objective
+from tuneloss.integrations.optuna import TuneLossSampler
+
+def slow(trial):
+    value = objective(trial)
+    time.sleep(0.05)
+    return value
+
+storage = make_storage({kind!r}, Path({folder!r}))
+study = optuna.load_study(study_name="s", storage=storage, sampler=TuneLossSampler(BOX))
+study.optimize(slow, n_trials=6)
+"""
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "journal"])
+def test_two_processes_share_a_study(tmp_path, kind):
+    """Twelve different points, and the best of them is good."""
+    from pathlib import Path
+
+    optuna.create_study(study_name="s", storage=make_storage(kind, tmp_path))
+    program = WORKER.format(here=str(Path(__file__).parent), kind=kind, folder=str(tmp_path))
+    workers = [subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE) for _ in range(2)]
+    for worker in workers:
+        _, errors = worker.communicate(timeout=120)
+        assert worker.returncode == 0, errors
+    study = optuna.load_study(study_name="s", storage=make_storage(kind, tmp_path))
+    points = asked(study)
+    assert len(points) == 12
+    assert len({tuple(point) for point in points}) == 12
+    assert study.best_value < 1.02 * best_of_a_grid()
+
+
+def best_of_a_grid():
+    grid = [(a, b) for a in np.geomspace(0.01, 100, 25) for b in np.linspace(0, 2, 15)]
+    return min(train({"l2": a, "smooth": b, "logloss": 1.0}).error for a, b in grid)
+
+
+def test_other_parameters_are_sampled_by_the_fallback():
+    """A rate that matters and a choice that does not: the rate is found, weights are learned all the same."""
+
+    def mixed(trial):
+        value = objective(trial)
+        rate = trial.suggest_float("rate", 1e-4, 1.0, log=True)
+        trial.suggest_categorical("kind", ["a", "b"])
+        return value * (1 + np.log10(rate / 1e-2) ** 2)
+
+    study = optuna.create_study(sampler=TuneLossSampler(BOX, fallback=optuna.samplers.TPESampler(seed=1), seed=3))
+    study.optimize(mixed, n_trials=30)
+    plain = optuna.create_study(sampler=TuneLossSampler(BOX, fallback=optuna.samplers.TPESampler(seed=1), seed=3))
+    plain.optimize(objective, n_trials=2)
+    np.testing.assert_allclose(asked(study)[:2], asked(plain), rtol=1e-9)
+    assert 1e-3 < study.best_params["rate"] < 1e-1
+
+
+def test_where_learning_repeats_itself_the_fallback_samples():
+    """A constant observation: LearnLoss says the same again, and the fallback's points are all different."""
+    seen = train({"l2": 1.0, "smooth": 1.0, "logloss": 1.0})
+
+    def constant(trial):
+        suggested(trial)
+        trial.set_user_attr(KEY, seen.to_dict())
+        return seen.error
+
+    study = optuna.create_study(sampler=TuneLossSampler(BOX, fallback=optuna.samplers.RandomSampler(seed=5), seed=3))
+    study.optimize(constant, n_trials=6)
+    points = asked(study)
+    assert len({tuple(point) for point in points}) == 6
+    assert [trial.system_attrs[KEY] is None for trial in study.trials] == [False, False, True, True, True, True]
+
+
+def test_trials_without_use_do_no_harm():
+    """Failed, pruned, without an observation, with a broken one, with weights unknown: learning goes on."""
+    study = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))
+
+    def troubled(trial):
+        if trial.number == 1:
+            suggested(trial)
+            raise optuna.TrialPruned
+        if trial.number == 2:
+            suggested(trial)
+            raise RuntimeError("diverged")
+        if trial.number == 3:
+            return train(suggested(trial)).error
+        value = objective(trial)
+        if trial.number == 4:
+            trial.set_user_attr(KEY, {"error": 1.0, "features": [1.0]})
+        return value
+
+    with pytest.warns(RuntimeWarning, match="Trial 4 is left out, since"):
+        study.optimize(troubled, n_trials=14, catch=(RuntimeError,))
+    assert len({tuple(point) for point in asked(study)}) == 14
+    assert study.best_value < 1.02 * best_of_a_grid()
+
+
+def test_weights_that_a_user_enqueues_or_leaves_out_are_told_as_far_as_they_are_known():
+    study = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))
+    study.enqueue_trial({"l2": 50.0, "smooth": 0.1})
+    study.optimize(objective, n_trials=1)
+    assert asked(study) == [[50.0, 0.1]]
+
+    def only_l2(trial):
+        seen = train({"l2": trial.suggest_float("l2", 0.01, 100.0, log=True), "smooth": 0.5, "logloss": 1.0})
+        trial.set_user_attr(KEY, seen.to_dict())
+        return seen.error
+
+    study.optimize(only_l2, n_trials=2)
+    study.optimize(objective, n_trials=3)
+    assert len(study.trials) == 6
+
+
+def test_a_narrower_range_is_kept():
+    def narrow(trial):
+        seen = train(
+            {"l2": trial.suggest_float("l2", 0.01, 0.02), "smooth": trial.suggest_float("smooth", 0, 2), "logloss": 1}
+        )
+        trial.set_user_attr(KEY, seen.to_dict())
+        return seen.error
+
+    study = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))
+    study.optimize(narrow, n_trials=4)
+    assert all(0.01 <= trial.params["l2"] <= 0.02 for trial in study.trials)
+
+
+@pytest.mark.parametrize("storage", ["memory", "sqlite", "journal"])
+def test_hundred_and_one_weights_go_through_every_storage(tmp_path, storage):
+    k = 101
+    rows = np.random.default_rng(1).normal(size=(300, k + 1))
+    seen = Observation(1.0, rows[0, :k], rows.T @ rows)
+    record = seen.to_dict()
+    assert len(json.dumps(record)) < 65_000  # what a text column of MySQL holds
+    study = optuna.create_study(storage=None if storage == "memory" else make_storage(storage, tmp_path))
+    trial = study.ask()
+    trial.set_user_attr(KEY, record)
+    study.tell(trial, 1.0)
+    back = Observation.from_dict(study.trials[0].user_attrs[KEY])
+    np.testing.assert_array_equal(back.gram, seen.gram)
+    np.testing.assert_array_equal(back.features, seen.features)
+
+
+def test_bad_arguments():
+    with pytest.raises(InvalidInput, match="`fallback` must be an Optuna sampler; found a str"):
+        TuneLossSampler(BOX, fallback="tpe")
+    with pytest.raises(InvalidInput):
+        TuneLossSampler({"l2": (0, 1)})
+    with pytest.raises(InvalidInput, match="seed"):
+        TuneLossSampler(BOX, seed=-1)
+
+
+def test_without_a_seed_samplers_differ():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert TuneLossSampler(BOX).seed != TuneLossSampler(BOX).seed
