@@ -1,5 +1,6 @@
 """The command line, run as a user runs it: in a process of its own."""
 
+import json
 import os
 import re
 import subprocess
@@ -9,9 +10,10 @@ from importlib.metadata import version
 import pytest
 
 
-def tuneloss(*arguments, cwd=None):
+def tuneloss(*arguments, cwd=None, stdin=None):
     return subprocess.run(
         [sys.executable, "-m", "tuneloss", *map(str, arguments)],
+        input=stdin,
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -134,3 +136,74 @@ def test_an_output_path_that_is_a_file_is_refused_before_any_work(tmp_path):
     assert done.returncode == 2
     assert "--out" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+LINES = [
+    {"error": 3.0, "features": {"l2": 1.0, "fit": 1.0}, "gram": [[5, 3, 13], [3, 2, 8], [13, 8, 34]],
+     "weights": {"l2": 1, "fit": 1}},
+    {"weights": {"l2": 9.0, "fit": 1}, "failed": "diverged"},
+]  # fmt: skip
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A box, and observations of a model whose error is 2 l2 + fit."""
+    (tmp_path / "box.toml").write_text("l2 = [0.1, 10]\nfit = 1.0\n")
+    (tmp_path / "seen.jsonl").write_text("\n".join(map(json.dumps, LINES)) + "\n\n")
+    return tmp_path
+
+
+def test_learn_prints_the_next_weights(files):
+    """As LossTuner would ask: first the middle of the box, then what was learned."""
+    done = tuneloss("learn", "seen.jsonl", "--box", "box.toml", cwd=files)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["weights"] == pytest.approx({"l2": 2.0, "fit": 1.0}, rel=1e-6)
+    assert answer["n_runs"] == 2
+    assert answer["best"] == {"error": 3.0, "weights": {"l2": 1.0, "fit": 1.0}}
+    begun = tuneloss("learn", "-", "--box", "box.toml", cwd=files, stdin="")
+    assert json.loads(begun.stdout)["weights"] == pytest.approx({"l2": 1.0, "fit": 1.0})
+    piped = tuneloss("learn", "-", "--box", "box.toml", cwd=files, stdin=(files / "seen.jsonl").read_text())
+    assert json.loads(piped.stdout) == answer
+
+
+def test_learn_on_a_simplex_and_with_other_options(files):
+    (files / "simplex.toml").write_text('simplex = ["l2", "fit"]')
+    lines = json.dumps({name: value for name, value in LINES[0].items() if name != "weights"})
+    done = tuneloss("learn", "-", "--box", "simplex.toml", "--epsilon", "inf", cwd=files, stdin=lines)
+    assert json.loads(done.stdout)["weights"] == pytest.approx({"l2": 2 / 3, "fit": 1 / 3}, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("line", "box", "options", "said"),
+    [
+        ("{", None, [], "Line 1 of - must be JSON"),
+        ("[1]", None, [], "Line 1 of - must be"),
+        ('{"error": 1}', None, [], "Line 1 of -: An observation's record must have `error` and `features`"),
+        ('{"error": 1, "features": {"a": 1, "fit": 1}}', None, [], "Line 1 of -"),
+        ('{"error": NaN, "features": {"l2": 1, "fit": 1}}', None, [], "Line 1 of -"),
+        ('{"error": 1, "features": [1, 1], "weights": {"l2": 99, "fit": 1}}', None, [], "Line 1 of -"),
+        ("", "", [], "must name the weights"),
+        ("", "l2 = ", [], "must be a TOML file"),
+        ("", "l2 = [0, 1]", [], "must not contain the zero vector"),
+        ("", None, ["--epsilon", "many"], "`--epsilon` must be"),
+    ],
+)
+def test_learn_says_what_is_wrong(files, line, box, options, said):
+    """Exit code 1, one message, nothing on standard output; with --debug a traceback."""
+    if box is not None:
+        (files / "box.toml").write_text(box)
+    call = ["learn", "-", "--box", "box.toml", *options]
+    done = tuneloss(*call, cwd=files, stdin=line)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    if said.startswith("must name"):
+        assert "Traceback" in tuneloss("--debug", *call, cwd=files, stdin=line).stderr
+
+
+def test_learn_needs_files_that_are_there(files):
+    for call in (["none.jsonl", "--box", "box.toml"], ["seen.jsonl", "--box", "none.toml"], [".", "--box", "box.toml"]):
+        done = tuneloss("learn", *call, cwd=files)
+        assert done.returncode == 1
+        assert "found that" in done.stderr

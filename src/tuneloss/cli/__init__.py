@@ -1,4 +1,4 @@
-"""The command line: `tuneloss demo`, `tuneloss paper ...`."""
+"""The command line: `tuneloss demo`, `tuneloss learn`, `tuneloss paper ...`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Annotated
 try:
     import typer
 
-    from tuneloss.cli.shown import console
+    from tuneloss.cli.shown import console, say_where
 except ModuleNotFoundError as missing:
     raise SystemExit(f"The command line needs {missing.name}: pip install 'tuneloss[cli]'") from None
 
 from tuneloss.cli.demo import demo
+from tuneloss.cli.learn import learn
 from tuneloss.cli.paper import paper
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command()(learn)
 app.add_typer(paper, name="paper")
 
 
@@ -37,5 +39,7 @@ def main(
         bool,
         typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True),
     ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
 ) -> None:
     """Learn the weights of a training loss from a few trained models."""
+    say_where(debug)

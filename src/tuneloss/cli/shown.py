@@ -14,6 +14,13 @@ from rich.table import Table
 from tuneloss.errors import TuneLossError
 
 console = Console()
+_debug = False
+
+
+def say_where(wanted: bool) -> None:
+    """Whether errors are to be shown with their traceback."""
+    global _debug
+    _debug = wanted
 
 
 @contextmanager
@@ -25,6 +32,8 @@ def stoppable(kept: str = "nothing was written") -> Iterator[None]:
         console.print(f"Stopped; {kept}.")
         raise typer.Exit(130) from None
     except TuneLossError as reason:
+        if _debug:
+            raise
         Console(stderr=True).print(f"Error: {reason}", highlight=False, soft_wrap=True, markup=False)
         raise typer.Exit(1) from None
 
