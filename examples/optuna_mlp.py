@@ -1,0 +1,138 @@
+"""One Optuna study tunes the five loss weights of an MLP and its learning rate: TuneLossSampler, TPE, GPSampler.
+
+python examples/optuna_mlp.py            small: one seed, few trials; on digits if TUNELOSS_DATA is not set
+python examples/optuna_mlp.py --full     tf_flowers and nct_crc_he_3class, 30 trials of 20 epochs, 5 seeds, into docs/
+
+The loss is that of examples/mlp_five_terms.py. A trial's value is the validation log loss of the model after its last
+epoch; the test log loss that is shown is that of the best trial so far.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import optuna
+import torch
+from common import Batches, Record, arguments, load, logloss, markdown, mlp, run_missing, train, with_interval
+from mlp_five_terms import DATASETS, RANGES, five_terms
+
+from tuneloss import Box
+from tuneloss.integrations.optuna import TuneLossSampler
+from tuneloss.torch import observe
+
+RATES = (1e-4, 1e-2)
+TUNELOSS, TPE, GP = "TuneLossSampler, TPE for the rate", "TPESampler", "GPSampler"
+COLORS = {TUNELOSS: "#0072B2", TPE: "#CC79A7", GP: "#E69F00"}
+SHOWN = (5, 10, 20, 30)  # trials
+
+
+def make_sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
+    """The sampler of this name."""
+    if name == TUNELOSS:
+        box = Box.from_dict({"logloss": 1.0, **RANGES})
+        return TuneLossSampler(box, fallback=optuna.samplers.TPESampler(seed=seed), seed=seed)
+    return optuna.samplers.TPESampler(seed=seed) if name == TPE else optuna.samplers.GPSampler(seed=seed)
+
+
+def run(key: Record, *, folder: str | None) -> Record:
+    """One study: test log loss and error of the best trial so far, after each trial, and its parameters."""
+    split = load(key["dataset"], folder)
+    seed, epochs = key["seed"], key["epochs"]
+    test: list[tuple[float, float]] = []
+    seconds: list[float] = []
+
+    def objective(trial: optuna.Trial) -> float:
+        weights = {name: trial.suggest_float(name, *ends, log=True) for name, ends in RANGES.items()}
+        rate = trial.suggest_float("rate", *RATES, log=True)
+        model, loss = mlp(split, seed), five_terms()
+        loss.set_weights(weights)
+        optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True)
+        found = train(split, model, loss, optimizer, epochs=epochs, seed=seed)
+        loaders = Batches(split.train, 512), Batches(split.validation, 512)
+        trial.set_user_attr("tuneloss", observe(model, loss, logloss, *loaders).to_dict())
+        test.append((found.curves["test_loss"][-1], found.curves["test_error"][-1]))
+        seconds.append(found.seconds)
+        return found.curves["validation_loss"][-1]
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        study = optuna.create_study(sampler=make_sampler(key["sampler"], seed))
+        study.optimize(objective, n_trials=key["trials"])
+    values = [trial.values[0] for trial in study.trials]
+    best = [int(np.argmin(values[: n + 1])) for n in range(len(values))]
+    return {
+        "validation": [round(values[i], 6) for i in best],
+        "test_loss": [test[i][0] for i in best],
+        "test_error": [test[i][1] for i in best],
+        "params": {name: float(f"{value:.4g}") for name, value in study.best_params.items()},
+        "training_seconds": round(sum(seconds), 1),
+    }
+
+
+def keys(datasets: Sequence[str], seeds: Sequence[int], epochs: int, trials: int) -> list[Record]:
+    """What names each study."""
+    return [
+        {"dataset": dataset, "sampler": sampler, "seed": seed, "epochs": epochs, "trials": trials}
+        for seed in seeds
+        for dataset in datasets
+        for sampler in COLORS
+    ]
+
+
+def table(records: Sequence[Record]) -> str:
+    """Test log loss after some trials, mean and 95% interval over seeds; and differences after the last one."""
+    rows = []
+    for dataset in dict.fromkeys(r["dataset"] for r in records):
+        ours = {r["seed"]: r["test_loss"][-1] for r in records if (r["dataset"], r["sampler"]) == (dataset, TUNELOSS)}
+        for sampler in COLORS:
+            own = [r for r in records if (r["dataset"], r["sampler"]) == (dataset, sampler)]
+            at = [with_interval([r["test_loss"][n - 1] for r in own]) if n <= own[0]["trials"] else "" for n in SHOWN]
+            less = with_interval([r["test_loss"][-1] - ours[r["seed"]] for r in own])
+            error = with_interval([r["test_error"][-1] for r in own])
+            rows.append([dataset, sampler, *at, error, "" if sampler == TUNELOSS else less])
+    after = [f"after {n} trials" for n in SHOWN]
+    return markdown(["data", "sampler", *after, "test error, last", "test log loss less TuneLossSampler's, last"], rows)
+
+
+def draw_figure(records: Sequence[Record], path: Path) -> None:
+    """Test log loss of the best trial so far: mean over seeds, band: all seeds."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+
+    datasets = list(dict.fromkeys(r["dataset"] for r in records))
+    figure, axes = plt.subplots(1, len(datasets), figsize=(5.2 * len(datasets), 4), squeeze=False, layout="constrained")
+    for ax, dataset in zip(axes[0], datasets, strict=True):
+        for sampler, color in COLORS.items():
+            own = [r["test_loss"] for r in records if (r["dataset"], r["sampler"]) == (dataset, sampler)]
+            curves = np.array(own)
+            trials = np.arange(1, curves.shape[1] + 1)
+            ax.plot(trials, curves.mean(axis=0), color=color, label=sampler)
+            ax.fill_between(trials, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.15, lw=0)
+        ax.set(title=dataset, xlabel="trials", ylabel="test log loss of the best trial", yscale="log")
+        ax.legend(frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def main(argv: Sequence[str] | None = None) -> str:
+    """Run what is missing, draw, and return the table."""
+    given = arguments(__doc__, "optuna_mlp", argv)
+    datasets = DATASETS if given.full and given.data else ("tf_flowers",) if given.data else ("digits",)
+    epochs, trials = given.epochs or (20 if given.full else 5), 30 if given.full else 6
+    wanted = keys(datasets, given.seeds, epochs, trials)
+    records = run_missing(given.results, wanted, partial(run, folder=given.data), given.jobs)
+    draw_figure(records, given.image)
+    return table(records)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(main())
