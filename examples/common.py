@@ -215,7 +215,7 @@ def run_missing(path: Path, keys: Sequence[Record], run: Callable[[Record], Reco
 
     Each is appended to the file, one JSON object a line, as soon as it is there: a killed process continues.
     """
-    done = {_name(record, keys[0]): record for record in read_records(path) if set(keys[0]) <= set(record)}
+    done = {_name(record, keys[0]): record for record in read_records(path, mend=True) if set(keys[0]) <= set(record)}
     missing = [key for key in keys if _name(key, key) not in done]
     say(f"{path}: {len(keys) - len(missing)} of {len(keys)} runs are there, {len(missing)} to do")
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")

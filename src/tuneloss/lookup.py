@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 CELLS = 2**13  # so many that few numbers share one with a knot, so few that the nearest cache holds their bins
 ONE = np.float32(1)
-TOP = np.float32(CELLS - 1)
 
 F = TypeVar("F", bound=Callable[..., object])
 Knots = NDArray[np.floating[Any]]  # float32 or float64
@@ -53,18 +52,18 @@ def make_cells(knots: Knots) -> Cells:
     """Cells for finite and increasing knots."""
     first = np.float32(knots[0])
     scale = np.float32(min((CELLS - 4) / (float(knots[-1]) - float(knots[0]) or 2.0), 1e30))
-    own = np.array([cell_of(np.float32(knot), first, scale) for knot in knots], dtype=np.int64)
+    own = np.array([cell_of(np.float32(knot), first, scale, CELLS - 1) for knot in knots], dtype=np.int64)
     bins = 2 * np.searchsorted(own, np.arange(CELLS)).astype(np.int32)
     bins[own] = -1
     return Cells(knots, first, scale, bins)
 
 
 @compiled
-def cell_of(x: np.float32, first: np.float32, scale: np.float32) -> np.uint32:
-    """0 below the first knot, and for NaN; CELLS - 1 far above. Rounding does not change the order of two numbers."""
+def cell_of(x: np.float32, first: np.float32, scale: np.float32, last: int) -> np.uint32:
+    """0 below the first knot, and for NaN; `last` far above. Rounding does not change the order of two numbers."""
     place = (x - first) * scale + ONE
-    if place >= TOP:
-        return np.uint32(CELLS - 1)
+    if place >= np.float32(last):
+        return np.uint32(last)
     return np.uint32(place) if place >= ONE else np.uint32(0)
 
 
@@ -81,8 +80,9 @@ def all_bins(
     bins: NDArray[np.int32],
 ) -> None:  # fmt: skip
     """The bins of all numbers, into `found`."""
+    last = len(bins) - 1
     for i in range(len(x)):
-        b = bins[cell_of(x[i], first, scale)]
+        b = bins[cell_of(x[i], first, scale, last)]
         found[i] = b if b >= 0 else searched_bin(x[i], knots)
 
 
@@ -92,9 +92,9 @@ def value_and_slopes(
     center: np.float32, knots: Knots, first: np.float32, scale: np.float32, bins: NDArray[np.int32],
 ) -> float:  # fmt: skip
     """The sum of intercept[b] + slope[b] * (x - center) over all x, b its bin; and slope[b] into `slopes`."""
-    total = 0.0
+    total, last = 0.0, len(bins) - 1
     for i in range(len(x)):
-        b = int(bins[cell_of(x[i], first, scale)])
+        b = int(bins[cell_of(x[i], first, scale, last)])
         if b < 0:
             b = searched_bin(x[i], knots)
         at = np.uint32(b)

@@ -110,11 +110,14 @@ def test_a_killed_command_goes_on_where_it_was(tmp_path):
     assert len(records) == 2 * len(TUNERS) == len({(r["tuner"], r["run"]) for r in records})
 
 
-def test_a_line_cut_short_is_removed_and_a_broken_one_is_named(tmp_path):
+def test_a_line_cut_short_is_removed_by_who_writes_and_a_broken_one_is_named(tmp_path):
+    """Who only reads leaves it: another may be writing it just now."""
     path = tmp_path / "a.jsonl"
     append_records(path, [{"a": 1}])
     path.write_text(path.read_text() + '{"a": ')
     assert read_records(path) == [{"a": 1}]
+    assert path.read_text().endswith('{"a": ')
+    assert read_records(path, mend=True) == [{"a": 1}]
     append_records(path, [{"a": 2}])
     assert read_records(path) == [{"a": 1}, {"a": 2}]
     path.write_text("{]\n")

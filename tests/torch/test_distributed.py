@@ -117,6 +117,20 @@ def ddp_of_some_batches(rank: int) -> Observation:
     return look(DistributedDataParallel(make_net()), data_of(rank), batches=1)
 
 
+def ddp_where_one_reads_all(rank: int) -> Observation:
+    train, validation = data_of(rank)
+    return look(DistributedDataParallel(make_net()), (train if rank else train[:1], validation), batches=1)
+
+
+def fsdp_of_unequal_parts(rank: int) -> Observation:
+    return look(sharded(), (unequal(rank), data_of(rank)[1]), batches=4)
+
+
+def unequal(rank: int) -> list[tuple[Tensor, Tensor]]:
+    """Eight batches, as large as each other in one process, and not in the other."""
+    return make_batches((4,) * 8 if rank else (12, 1, 1, 2) * 2, 20 + rank)
+
+
 def ddp_with_other_buffers_here(rank: int) -> Observation:
     return look(apart(DistributedDataParallel(with_batch_norm()), rank), data_of(rank))
 
@@ -349,7 +363,7 @@ def ddp_around_a_part(rank: int) -> None:
 
 SCENES = [
     ddp, ddp_of_chosen_parameters, ddp_of_some_batches, ddp_with_unequal_counts, ddp_with_other_buffers_here,
-    ddp_goes_on,
+    ddp_goes_on, ddp_where_one_reads_all, fsdp_of_unequal_parts,
     fsdp, fsdp_of_chosen_parameters, fsdp_of_some_batches, fsdp_still_gathered, fsdp_with_its_own_divisors,
     fsdp_with_other_buffers_here, fsdp_goes_on, fsdp_steps_on, fsdp_traffic,
     sums, steps, one_forward_many_terms,
@@ -497,6 +511,27 @@ def test_under_ddp_the_noise_of_some_batches_is_taken_off_as_in_one_process(seen
     plain = alone(train=train[:2], validation=[*validation0, *validation1])
     assert np.any(right.gram != plain.gram)
     for found in seen["ddp_of_some_batches"]:
+        assert_same(found, right)
+
+
+def test_under_ddp_a_process_that_reads_all_it_has_is_compared_too(seen: dict[str, list[Any]]) -> None:
+    """One batch of one and one of two: two parts, of a share of 3/4. Less is taken off than of a share of 1/2."""
+    (train0, validation0), (train1, validation1) = (data_of(rank) for rank in RANKS)
+    validation = [*validation0, *validation1]
+    half = alone(train=[train0[0], train1[0], *train0[1:], *train1[1:]], validation=validation, batches=2, merge=False)
+    plain = alone(train=[train0[0], train1[0]], validation=validation)
+    for found in seen["ddp_where_one_reads_all"]:
+        assert isinstance(found, Observation)
+        assert half.gram[:2, :2].trace() < found.gram[:2, :2].trace() < plain.gram[:2, :2].trace()
+
+
+def test_under_fsdp_a_part_is_of_all_processes(seen: dict[str, list[Any]]) -> None:
+    """Its size and its gradient are sums over them: as one process sees that reads the batches put together."""
+    pairs = zip(unequal(0), unequal(1), strict=True)
+    train = [(torch.cat([a[0], b[0]]), torch.cat([a[1], b[1]])) for a, b in pairs]
+    validation = [batch for rank in RANKS for batch in data_of(rank)[1]]
+    right = alone(train=train, validation=validation, batches=4, merge=False)
+    for found in seen["fsdp_of_unequal_parts"]:
         assert_same(found, right)
 
 

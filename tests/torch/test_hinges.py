@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.grid import grid, searched_bins
+from tuneloss.torch.grid import Grid, searched_bins
 from tuneloss.torch.hinges import bin_sums, hinge_matrix, hinge_values, penalty, quantile_knots, table
 
 F32 = st.floats(-1e3, 1e3, width=32)
@@ -69,14 +69,14 @@ def test_bins_are_between_and_at_knots(x, knots):
     expected = [sum(a < v for a in ordered) + sum(a <= v for a in ordered) for v in x + ordered]
     entries, at = torch.tensor(x + ordered), torch.tensor(ordered)
     assert searched_bins(entries, at).tolist() == expected
-    assert grid(at).bins_of(entries).tolist() == expected
+    assert Grid(at).bins_of(entries).tolist() == expected
 
 
 @pytest.mark.parametrize("scale", [1e-30, 0.05, 1e20])
 def test_bins_by_cells_are_those_by_search(scale):
     x = normal(300_000) * scale
     knots = quantile_knots(x, 50)
-    assert torch.equal(grid(knots).bins_of(x), searched_bins(x, knots))
+    assert torch.equal(Grid(knots).bins_of(x), searched_bins(x, knots))
 
 
 @pytest.mark.parametrize("n", [1, 1000, 300_000])
@@ -160,7 +160,7 @@ def test_what_is_not_finite_shows_in_the_value(dtype, bad, check):
     x[3] = bad
     assert check(penalty(x, table(torch.linspace(-1, 1, 5).to(dtype), *weights_of(5))).item())
     knots = torch.linspace(-1, 1, 5)
-    for found in (searched_bins(x, knots), grid(knots).bins_of(x)):
+    for found in (searched_bins(x, knots), Grid(knots).bins_of(x)):
         assert 0 <= int(found.min()) <= int(found.max()) <= 10
 
 

@@ -13,6 +13,7 @@ from tuneloss.report.info import interval
 
 EXPERIMENT, RUNS, REPEATS = "ablation", 10, 20
 BASE, RANDOM = "tuneloss", "random"  # in the records of Table 1
+FROM_TABLE1 = {BASE: "TuneLoss of Table 1", RANDOM: "random search of Table 1"}
 AFTER = (2, 3, 10)  # runs
 
 
@@ -72,8 +73,8 @@ def ablation_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]
             against = VARIANTS[name][1] if name in VARIANTS else ""
             other = curves.get(against, {})
             shared = [own[i][last - 1] - other[i][last - 1] for i in own if i in other and len(other[i]) >= last]
-            difference = f"{interval(shared)} ({'Table 1' if against == BASE else against})" if shared else ""
-            label = {BASE: "TuneLoss of Table 1", RANDOM: "random search of Table 1"}.get(name, name)
+            difference = f"{interval(shared)} ({FROM_TABLE1.get(against, against)})" if shared else ""
+            label = FROM_TABLE1.get(name, name)
             rows.append([dataset, label, str(len(own)), *shown, difference])
     header = ["data", "what is changed", "repeats", *(f"after {n} runs" for n in AFTER)]
     return [*header, "after the last, less that of"], rows

@@ -83,7 +83,7 @@ def run_units(
     import joblib
 
     there: dict[tuple[str, str, str, int], list[Record]] = {}
-    for record in read_records(path):
+    for record in read_records(path, mend=True):
         key = record["experiment"], record["dataset"], record["tuner"], record["repeat"]
         there.setdefault(key, []).append(record)
     missing = [unit for unit in units if len(there.get(unit.key, [])) < unit.runs]

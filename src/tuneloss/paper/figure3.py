@@ -43,7 +43,7 @@ PAPER: dict[str, Any] = {  # options of OnlineTuner, as the paper has it
 FORMS: dict[str, dict[str, Any] | None] = {
     "none": None,
     "paper": PAPER,
-    "calibrated": {},  # the defaults
+    "calibrated": {},  # the defaults, but for all batches being observed
     "long": {"epsilon": 2e-4, "window": 100},  # for hundreds of epochs, as in examples/learned_regularizer.py
 }
 FORM_LABELS = {
@@ -186,7 +186,7 @@ def figure3_records(
     import joblib
 
     keys = [(dataset, form, seed, epochs) for seed in range(seeds) for dataset in datasets for form in FORMS]
-    there = {(r["dataset"], r["form"], r["seed"], r["epochs"]): r for r in read_records(path)}
+    there = {(r["dataset"], r["form"], r["seed"], r["epochs"]): r for r in read_records(path, mend=True)}
     missing = [key for key in keys if key not in there]
     on_run(len(keys) - len(missing), "")
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")

@@ -121,7 +121,7 @@ def hinge_epoch(
 
     knots, first, scale, bins: the cells that say which bin a param is in (lookup.py).
     """
-    n_classes, last = params.shape[0], params.shape[1] - 1
+    n_classes, last, top = params.shape[0], params.shape[1] - 1, len(bins) - 1
     own, uniform = np.zeros(n_classes, np.float32), np.zeros(n_classes, np.float32)
     for step in range(len(order)):
         seen = x[order[step]]
@@ -130,7 +130,7 @@ def hinge_epoch(
             for d in range(last + 1):
                 p, penalty = params[c, d], ZERO
                 if d < last:
-                    b = int(bins[cell_of(p, first, scale)])
+                    b = int(bins[cell_of(p, first, scale, top)])
                     if b < 0:
                         b = searched_bin(p, knots)
                     penalty = slopes[np.uint32(b)]

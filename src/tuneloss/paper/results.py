@@ -12,13 +12,16 @@ from tuneloss.errors import InvalidInput
 Record = dict[str, Any]
 
 
-def read_records(path: Path) -> list[Record]:
-    """The records of a file; none if there is no file. A last line that was cut short is not one, and is removed."""
+def read_records(path: Path, *, mend: bool = False) -> list[Record]:
+    """The records of a file; none if there is no file. A last line that was cut short is not one.
+
+    mend: remove such a line, which he should who writes to the file; it may be one that another is writing just now.
+    """
     if not path.exists():
         return []
     text = path.read_text(encoding="utf-8")
     whole = text[: text.rfind("\n") + 1]
-    if whole != text:
+    if mend and whole != text:
         path.write_text(whole, encoding="utf-8")
     try:
         return [json.loads(line) for line in whole.splitlines()]

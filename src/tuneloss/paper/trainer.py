@@ -67,6 +67,8 @@ class AdaGrad:
 
         Bin 2j lies strictly between knots j - 1 and j, and bin 2j + 1 is knot j itself.
         """
+        if len(slopes) != 2 * len(knots) + 1:
+            raise InvalidInput(f"`slopes` must be 2 p + 1 for p knots; found {len(slopes)} for {len(knots)}.")
         cells, slope = make_cells(knots.astype(np.float32)), slopes.astype(np.float32)
         order, rate = self.rng.permutation(self.n), np.float32(self.learning_rate)
         kernels.hinge_epoch(

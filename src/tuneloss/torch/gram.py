@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from tuneloss.torch.grid import Grid, grid
+from tuneloss.torch.grid import Grid
 from tuneloss.torch.hinges import bin_sums, hinge_matrix, hinge_values
 from tuneloss.torch.penalties import OneWeightAGroup, Penalty
 from tuneloss.torch.piecewise import ConvexPiecewiseLinear
@@ -93,7 +93,7 @@ class _Hinges:
     @classmethod
     def of(cls, knots: Tensor, at: list[int], group: int, k: int) -> _Hinges:
         size = 2 * len(knots)
-        return cls(grid(knots), at[group * size : (group + 1) * size], k)
+        return cls(Grid(knots), at[group * size : (group + 1) * size], k)
 
     def count(self, index: Tensor, block: Tensor) -> None:
         self.all_counts += torch.bincount(index, minlength=len(self.counts)).cpu()

@@ -6,6 +6,7 @@ Bin 2j lies strictly between knots j-1 and j, and bin 2j + 1 is knot j itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,38 +17,33 @@ from tuneloss import lookup
 
 @dataclass(frozen=True)
 class Grid:
-    """Increasing knots (p,), and the cells over them that a look-up needs."""
+    """Finite and increasing knots (p,)."""
 
     knots: Tensor
-    cells: lookup.Cells
 
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        """What each look-up asks for."""
-        return self.cells.knots, self.cells.first, self.cells.scale, self.cells.bins
+    @cached_property
+    def cells(self) -> tuple[Any, ...]:
+        """What each look-up asks for: knots, and the cells over them."""
+        wide = self.knots.detach().to(torch.promote_types(self.knots.dtype, torch.float32))
+        made = lookup.make_cells(wide.cpu().numpy())
+        return made.knots, made.first, made.scale, made.bins
 
     def bins_of(self, x: Tensor) -> Tensor:
         """The bin, 0..2p, of every entry of `x` (n,).
 
-        >>> grid(torch.tensor([0.0, 1.0])).bins_of(torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0])).tolist()
+        >>> Grid(torch.tensor([0.0, 1.0])).bins_of(torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0])).tolist()
         [0, 1, 2, 3, 4]
         """
         if not can_look_up(x):
             return searched_bins(x, self.knots)
         found = torch.empty(len(x), dtype=torch.long)
-        lookup.all_bins(found.numpy(), x.detach().contiguous().numpy(), *self.arguments)
+        lookup.all_bins(found.numpy(), x.detach().contiguous().numpy(), *self.cells)
         return found
 
 
-def grid(knots: Tensor) -> Grid:
-    """A grid over finite and increasing knots."""
-    wide = knots.detach().to(torch.promote_types(knots.dtype, torch.float32))
-    return Grid(knots, lookup.make_cells(wide.cpu().numpy()))
-
-
 def can_look_up(x: Tensor) -> bool:
-    """Whether the compiled look-up takes these numbers."""
-    return x.dtype == torch.float32 and x.device.type == "cpu"
+    """Whether the compiled look-up takes these numbers; torch.compile cannot look into it."""
+    return x.dtype == torch.float32 and x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def searched_bins(x: Tensor, knots: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tuneloss import lookup
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.grid import Grid, can_look_up, grid, searched_bins
+from tuneloss.torch.grid import Grid, can_look_up, searched_bins
 
 
 def hinge_matrix(p: int) -> Tensor:
@@ -91,7 +91,7 @@ def table(knots: Tensor, right: Tensor, left: Tensor) -> Table:
     if not a[0] <= 0 <= a[-1]:
         center = float(a[int((slope[2:-1:2] < 0).sum())].float())  # r falls up to this knot, and not after it
     intercept = (weights * (center - torch.cat([a, a]))) @ A
-    return Table(grid(knots), center, slope, intercept)
+    return Table(Grid(knots), center, slope, intercept)
 
 
 def _value_and_slopes(x: Tensor, ready: Table) -> tuple[Tensor, Tensor]:
@@ -100,7 +100,7 @@ def _value_and_slopes(x: Tensor, ready: Table) -> tuple[Tensor, Tensor]:
         slopes = torch.empty_like(x)
         slope, intercept = ready.slope.float().numpy(), ready.intercept.float().numpy()
         center = np.float32(ready.center)
-        value = lookup.value_and_slopes(slopes.numpy(), x.numpy(), slope, intercept, center, *ready.grid.arguments)
+        value = lookup.value_and_slopes(slopes.numpy(), x.numpy(), slope, intercept, center, *ready.grid.cells)
         return torch.tensor(value, dtype=torch.float64), slopes
     index = searched_bins(x, ready.grid.knots)
     own = ready.slope[index]

@@ -113,11 +113,15 @@ class LinearLoss(nn.Module):
         return dict(zip(self.names, self.numbers(), strict=True))
 
     def numbers(self) -> list[float]:
-        """The weights as Python numbers; read from the buffer only when it has changed."""
-        known, version, _ = self._numbers
-        if known is not self.weights or version != self.weights._version:
-            self._numbers = (self.weights, self.weights._version, self.weights.tolist())
-        return self._numbers[2]
+        """The weights as Python numbers; read from the buffer only when it has changed.
+
+        While torch.compile traces, versions say nothing.
+        """
+        known, version, numbers = self._numbers
+        if torch.compiler.is_compiling() or known is not self.weights or version != self.weights._version:
+            numbers = self.weights.tolist()
+            self._numbers = (self.weights, self.weights._version, numbers)
+        return numbers
 
     def set_weights(self, weights: Mapping[str, float | Sequence[float]] | ArrayLike) -> None:
         """Set some weights by name, or all of them; a penalty's name stands for all of its weights."""

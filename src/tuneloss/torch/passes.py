@@ -20,7 +20,7 @@ from tuneloss.torch.distributed import in_step, sum_over
 from tuneloss.torch.gram import gram_and_values
 from tuneloss.torch.loss import LinearLoss
 from tuneloss.torch.preserve import seed_everything
-from tuneloss.torch.sampled import PARTS, Spread, nearest_gram
+from tuneloss.torch.sampled import PARTS, Spread, nearest_gram, products, sampled
 from tuneloss.torch.select import Select, matches, trainable
 from tuneloss.torch.shards import gradient_divisors, is_sharded, sharded_gradient
 from tuneloss.torch.source import check_scalar
@@ -47,7 +47,7 @@ class Pass:
     values: dict[str, float] = field(default_factory=dict)
     gradients: dict[str, list[Tensor | None]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
-    spread: Spread = field(default_factory=lambda: Spread((), 1.0))  # of the training batches
+    spread: Spread = field(default_factory=lambda: Spread(()))  # of the training batches
 
     @classmethod
     def over(cls, model: nn.Module, group: ProcessGroup | None, params: Select | None, **options: Any) -> Pass:
@@ -89,8 +89,10 @@ class Pass:
         plain = [s for s in loss.sources if not s.is_random]
         number, all_of_them = number_of(loader, count, "batches"), number_of(loader, None, "batches")
         share = number / all_of_them if number and all_of_them else 1.0  # of an endless stream too: as it was
-        most = TOGETHER if share == 1 else min(TOGETHER, math.ceil((number or 1) / PARTS))
-        self.spread = Spread(loss.data_names, share)
+        self.spread = Spread(
+            loss.data_names, share, compares=share < 1 or (self.group is not None and count is not None)
+        )
+        most = min(TOGETHER, max(1, (number or 1) // PARTS)) if self.spread.compares else TOGETHER
         read = self._read(loader, number, "train")
         for at, batch in enumerate(self._larger(read, lambda batch: loss.data_values(self.model, batch), most)):
             n = size(batch)
@@ -175,7 +177,7 @@ class Pass:
             for name, j in columns.items()
         }
         gram, values = gram_and_values(self.everything, loss.penalty_terms(), gradients, k, inside=self.chosen)
-        noise = self._noise(gram, [columns[name] for name in names])
+        noise = self._noise(gram, names, [columns[name] for name in names])
         for name, j in columns.items():
             values[j] = self.values[name]
         counts = [float(self.counts[n]) for n in ("train", "validation", ERROR)]
@@ -189,7 +191,7 @@ class Pass:
                 f"Gradients must be finite; those of {bad} are not, though their values are. Look for a square root "
                 "or a division at 0 in them."
             )
-        if noise.any():
+        if noise.any() and bool(gram.isfinite().all()):  # else the observation says what is wrong
             gram = nearest_gram(gram - noise, gram.diagonal().sqrt())
         metric, n_train, n_validation, n_gradient = rest.tolist()
         unit_value, unit_gradient = torch.ones(2, k + 1, dtype=torch.float64)
@@ -205,13 +207,35 @@ class Pass:
             names=loss.names,
         )
 
-    def _noise(self, gram: Tensor, at: list[int]) -> Tensor:
+    def _noise(self, gram: Tensor, names: Sequence[str], at: list[int]) -> Tensor:
         """What the choice of batches added to the gram, in the rows and columns `at` of the data terms."""
-        if self.group is not None and self.divisors is None:
-            self.spread.sum_over(self.group, self.device)
-        noise, places = torch.zeros_like(gram), torch.tensor(at, dtype=torch.long)
-        noise[places.unsqueeze(1), places] = self.spread.excess(gram[places.unsqueeze(1), places])
+        noise = torch.zeros_like(gram)
+        if self.spread.compares and names:
+            n, squares = self._sizes_of_parts()
+            params, places = list(self.chosen.values()), torch.tensor(at)
+            total = products([sampled(self.gradients[name], params) for name in names])
+            noise[places.unsqueeze(1), places] = self.spread.excess(total, n, squares)
         return noise
+
+    def _sizes_of_parts(self) -> tuple[float, float]:
+        """Sums of their sizes and of the squares.
+
+        Under DDP the parts are those of all processes; under FSDP2 each is made of one of every process. The share is
+        the mean of theirs.
+        """
+        sizes = torch.tensor(self.spread.sizes, dtype=torch.float64)
+        found, share = torch.stack([sizes.sum(), sizes.square().sum()]), torch.tensor([self.spread.share, 1.0]).double()
+        if self.group is not None:
+            sharded, matrix = self.divisors is not None, self.spread.products.reshape(-1)
+            message = torch.cat([sizes if sharded else torch.cat([matrix, found]), share]).to(self.device)
+            sum_over([message], self.group)
+            summed, share = torch.split(message.cpu(), [len(message) - 2, 2])
+            if sharded:
+                found = torch.stack([summed.sum(), summed.square().sum()])
+            else:
+                self.spread.products, found = summed[:-2].view_as(self.spread.products), summed[-2:]
+            self.spread.share = float(share[0] / share[1])
+        return float(found[0]), float(found[1])
 
     def _sum_gradients(self, names: list[str]) -> None:
         """Under DDP: each gradient is summed over processes before the gram is formed of them."""

@@ -103,13 +103,14 @@ class ConvexPiecewiseLinear(Penalty):
 
     def _tables(self, weights: Sequence[float]) -> list[Table]:
         key = (self.knots._version, tuple(weights))
-        if self._ready[0] is not self.knots or self._ready[1] != key:
+        known, of, made = self._ready
+        if torch.compiler.is_compiling() or known is not self.knots or of != key:  # versions say nothing then
             self.check_placed()
             n, p = self.knots.shape
             sides = torch.tensor(weights, dtype=torch.float64, device=self.knots.device).reshape(n, 2, p)
             made = [table(row, right, left) for row, (right, left) in zip(self.knots, sides, strict=True)]
             self._ready = (self.knots, key, made)
-        return self._ready[2]
+        return made
 
     def __getstate__(self) -> dict[str, Any]:
         """For a copy: its buffers count their versions anew, so what was made of them is forgotten."""

@@ -1,24 +1,27 @@
 """From the gram of some of the training batches to that of all of them.
 
-A gradient taken on a part of the batches is the gradient on all of them plus noise. Noise of different terms does not
-cancel in a gram: it adds its covariance, and a term whose square is larger than it should be is given a smaller weight.
-How the batches differ among themselves says how large that covariance is, so it can be taken out.
+A gradient taken on a part of the batches is the gradient on all of them plus noise. Squares of noise do not cancel in a
+gram: it has the covariance of the noise added, and a term whose square is larger than it should be is given a smaller
+weight. How the batches differ among themselves says how large that covariance is, so it can be taken out.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 import torch
 from torch import Tensor
-from torch.distributed import ProcessGroup
 
-from tuneloss.torch.distributed import sum_over
 from tuneloss.torch.shards import local
 
 PARTS = 4  # in which the batches are read, at least, to be compared
-STRIDE, SMALL = 17, 1024  # they are compared by every 17th entry of a parameter, and by all if it has few
+ENTRIES = 2**22  # of the parameters, by which they are compared at most: 16 MB a term
+STRIDES = (1, 17, 67, 257, 1031, 4099)  # so all of them, or about every 17th, and so on
+
+Gradient = Sequence[Tensor | None]  # by parameter
 
 
 @dataclass
@@ -33,61 +36,66 @@ class Spread:
     where c estimates, without bias, the covariance of a mean of m independent parts. A random term's draws count as if
     they were part of the data: what is estimated is the gram that all batches would give, each with draws of its own.
 
-    share: the part of all batches that is read.
+    names: of the data terms. share: the part of all batches that is read.
+    compares: whether anything is kept; not if all batches are read, here and in all other processes.
     """
 
     names: Sequence[str]
-    share: float
-    products: Tensor = field(init=False)  # 0 where all are read
-    sizes: Tensor = field(init=False)  # sum of n_b, sum of n_b^2
-    _own: dict[str, Tensor] = field(default_factory=dict)
+    share: float = 1.0
+    compares: bool = False
+    products: Tensor = field(init=False)
+    sizes: list[int] = field(default_factory=list)  # n_b
+    _own: dict[str, list[Tensor]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        k = len(self.names)
-        self.products, self.sizes = torch.zeros(k, k, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+        self.products = torch.zeros(len(self.names), len(self.names), dtype=torch.float64)
 
-    def add(self, name: str, gradient: Sequence[Tensor | None], params: Sequence[Tensor], times: float) -> None:
+    def add(self, name: str, gradient: Gradient, params: Sequence[Tensor], times: float) -> None:
         """A gradient of this part, times its number of examples."""
-        if self.share == 1:
-            return
-        sample = times * torch.cat([_sampled(g, p) for g, p in zip(gradient, params, strict=True)])
-        self._own[name] = self._own[name] + sample if name in self._own else sample
+        if self.compares:
+            found = [times * sample for sample in sampled(gradient, params)]
+            known = self._own.get(name)
+            self._own[name] = found if known is None else [a + b for a, b in zip(known, found, strict=True)]
 
     def end_part(self, n: int) -> None:
         """All gradients of a part of n examples were added."""
-        if self.share == 1:
-            return
-        rows = torch.stack([self._own.pop(name) for name in self.names]).double()
-        self.products += (rows @ rows.T).cpu()
-        self.sizes += torch.tensor([n, n**2], dtype=torch.float64)
+        if self.compares and self.names:
+            self.products += products([self._own.pop(name) for name in self.names])
+            self.sizes.append(n)
 
-    def sum_over(self, group: ProcessGroup, device: torch.device) -> None:
-        """Under DDP the parts are those of all processes, and the share is the mean of theirs."""
-        share = torch.tensor([self.share, 1.0], dtype=torch.float64)
-        message = torch.cat([self.products.reshape(-1), self.sizes, share]).to(device)
-        sum_over([message], group)
-        products, self.sizes, share = torch.split(message.cpu(), [self.products.numel(), 2, 2])
-        self.products, self.share = products.view_as(self.products), float(share[0] / share[1])
+    def excess(self, total: Tensor, n: float, squares: float) -> Tensor:
+        """What the gram (d, d) of the terms' summed gradients has too much.
 
-    def excess(self, gram: Tensor) -> Tensor:
-        """What to take off the gram (d, d) of the terms' summed gradients."""
-        n, squares = self.sizes.tolist()
-        if self.share == 1 or squares >= n**2:
-            return torch.zeros_like(gram)  # of one part nothing is known
+        total: the gram of the same entries of the summed gradients. n, squares: sums of n_b and of n_b^2.
+        """
+        if self.share >= 1 or squares >= n**2:
+            return torch.zeros_like(total)  # of one part nothing is known
         q = squares / n**2  # 1 / m
-        found: Tensor = (1 - self.share) * (self.products - q * gram) / (1 - q)
+        found: Tensor = (1 - self.share) * (self.products - q * total) / (1 - q)
         return found
 
 
-def _sampled(gradient: Tensor | None, param: Tensor) -> Tensor:
-    """Some entries, times a number that gives their squares the sum of all."""
-    if gradient is None:
-        gradient = torch.zeros_like(local(param))
-    flat: Tensor = local(gradient).reshape(-1)
-    if len(flat) <= SMALL:
-        return flat
-    some = flat[::STRIDE]
-    return some.mul((len(flat) / len(some)) ** 0.5)
+def sampled(gradient: Gradient, params: Sequence[Tensor]) -> list[Tensor]:
+    """Some entries of each parameter's gradient, times a number that gives their squares the sum of all."""
+    most = sum(p.numel() for p in params) / ENTRIES
+    step = next((s for s in STRIDES if s >= most), STRIDES[-1])
+    found = []
+    for g, p in zip(gradient, params, strict=True):
+        flat = (torch.zeros_like(local(p)) if g is None else local(g)).reshape(-1)
+        own = next(s for s in count(step) if math.gcd(s, max(len(flat), 1)) == 1)  # meets all columns of a matrix
+        some = flat[::own]
+        weight = (len(flat) / max(len(some), 1)) ** 0.5
+        found.append(some.to(torch.promote_types(some.dtype, torch.float32)) * weight)
+    return found
+
+
+def products(gradients: Sequence[Sequence[Tensor]]) -> Tensor:
+    """Inner products (d, d) of d gradients, each a list by parameter."""
+    total = torch.zeros(len(gradients), len(gradients), dtype=torch.float64)
+    for parts in zip(*gradients, strict=True):
+        rows = torch.stack(parts)
+        total += (rows @ rows.T).cpu().double()
+    return total
 
 
 def nearest_gram(gram: Tensor, size: Tensor) -> Tensor:
