@@ -17,6 +17,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from torch import Tensor, nn
 
 from tuneloss.core.checks import Array
@@ -235,31 +236,35 @@ def best_tuned(table1: Sequence[Record], dataset: str, repeats: Sequence[int]) -
     return min(found.items(), key=lambda pair: float(np.mean(list(pair[1].values()))), default=None)
 
 
+PARTS: dict[str, Any] = {"validation": "-", "test": "--", "train": ":"}  # and their lines
+
+
 def draw_figure3(records: Sequence[Record]) -> Figure:
     """A row a data set: log loss by epoch (mean over seeds, band: all seeds), and the learned regularizers."""
     datasets = list(dict.fromkeys(record["dataset"] for record in records))
-    figure = Figure(figsize=(11, 4 * len(datasets) + 0.4), layout="constrained", facecolor="white")
+    forms = [form for form in FORMS if any(record["form"] == form for record in records)]
+    figure = Figure(figsize=(11, 4 * len(datasets) + 0.8), layout="constrained", facecolor="white")
     for (left, right), dataset in zip(figure.subplots(len(datasets), 2, squeeze=False), datasets, strict=True):
         own = [record for record in records if record["dataset"] == dataset]
-        for form in dict.fromkeys(record["form"] for record in own):
+        for form in forms:
             runs = [record for record in own if record["form"] == form]
-            for part, line in (("validation", "-"), ("test", "--"), ("train", ":")):
+            for part, line in PARTS.items() if runs else ():
                 values = np.array([record["curves"][f"{part}_loss"] for record in runs])
-                label = f"{FORM_LABELS[form]}: {part}"
-                left.plot(runs[0]["kept"], values.mean(axis=0), line, color=FORM_COLORS[form], label=label)
+                left.plot(runs[0]["kept"], values.mean(axis=0), line, color=FORM_COLORS[form], linewidth=1.3)
                 if part == "validation":
                     low, high = values.min(axis=0), values.max(axis=0)
-                    left.fill_between(runs[0]["kept"], low, high, color=FORM_COLORS[form], alpha=0.15, linewidth=0)
+                    left.fill_between(runs[0]["kept"], low, high, color=FORM_COLORS[form], alpha=0.12, linewidth=0)
         left.set(xscale="log", xlabel="epoch", ylabel="log loss", title=dataset)
         left.set_ylim(0, 2.2 * min(record["validation_loss"] for record in own))
-        left.legend(fontsize=7, frameon=False, labelcolor=INK)
         shown = next((record for record in own if record["form"] == "calibrated"), None)
         for width, (epoch, r) in enumerate((shown or {"regularizers": {}})["regularizers"].items(), start=1):
-            right.plot(
-                r["knots"], r["values"], linewidth=width, color=FORM_COLORS["calibrated"], label=f"after {epoch} epochs"
-            )
-        right.set(xlabel="param", ylabel="r(param)", title=f"{dataset}: learned regularizer, calibrated, first seed")
+            color = FORM_COLORS["calibrated"]
+            right.plot(r["knots"], r["values"], linewidth=width, color=color, label=f"after {epoch} epochs")
+        right.set(xlabel="param", ylabel="r(param)", title="learned regularizer, calibrated, first seed")
         right.legend(frameon=False, labelcolor=INK)
         style(left)
         style(right)
+    handles = [Line2D([], [], color=FORM_COLORS[form], label=FORM_LABELS[form]) for form in forms]
+    handles += [Line2D([], [], color=INK, linestyle=line, label=part) for part, line in PARTS.items()]
+    figure.legend(handles=handles, frameon=False, labelcolor=INK, loc="outside lower center", ncols=4, fontsize=8)
     return figure
