@@ -14,11 +14,13 @@ OPTIONAL = ["cvxpy", "joblib", "lightning", "matplotlib", "numba", "optuna", "pa
 OPTIONAL += ["rich", "sklearn", "torch", "typer"]
 BELOW = {  # a room, and the rooms it may import
     "errors": [],
+    "lookup": [],
     "core": ["errors"],
     "baselines": ["core", "errors"],
     "report": ["core", "errors"],
-    "torch": ["core", "errors"],
-    "paper": ["baselines", "core", "errors", "report", "torch"],
+    "torch": ["core", "errors", "lookup"],
+    "integrations": ["core", "errors"],
+    "paper": ["baselines", "core", "errors", "lookup", "report", "torch"],
     "cli": ["baselines", "core", "errors", "paper", "report"],
     "__main__": ["cli"],
 }
@@ -31,6 +33,8 @@ def rooms_imported_by(path: Path) -> set[str]:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else names
         assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path}: relative import"
         found |= {name.split(".")[1] for name in names if name.startswith("tuneloss.")}
+        if names == ["tuneloss"] and isinstance(node, ast.ImportFrom):
+            found |= {alias.name for alias in node.names} & set(BELOW)
     return found
 
 
