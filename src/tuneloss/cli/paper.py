@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +15,9 @@ from tuneloss.core.progress import progress_bar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from tuneloss.paper.experiments import Unit
+    from tuneloss.paper.results import Record
 
 paper = typer.Typer(help="Figures and tables of the paper.", no_args_is_help=True)
 
@@ -72,6 +75,15 @@ def units_bar(what: str, total: int) -> Iterator[Callable[[int, Any], None]]:
         yield lambda done, unit: advance(done, f"{unit.dataset}, {unit.tuner}, repeat {unit.repeat}")
 
 
+def run_all(experiment: str, units: Sequence[Unit], results: Path, jobs: int | None, quick: bool) -> list[Record]:
+    """Run what is not in the experiment's file yet, with a progress bar; the records of all units."""
+    from tuneloss.paper.experiments import run_units
+
+    path = results_file(results, experiment, quick)
+    with stoppable(f"what was done is in {results}"), units_bar(experiment, len(units)) as advance:
+        return run_units(path, units, jobs=jobs or cores(), on_unit=advance)
+
+
 @paper.command()
 def figure1(out: Out = Path("tuneloss-paper")) -> None:
     """Figure 1: three quadratic losses for a one-dimensional model."""
@@ -97,13 +109,11 @@ def table1(
     markdown: Markdown = False,
 ) -> None:
     """Table 1: every tuner after 10 training runs. Resumable: a killed command goes on where it was."""
-    from tuneloss.paper.experiments import run_units
     from tuneloss.paper.table1 import EXPERIMENT, HEADER, RUNS, table1_cells, table1_info, table1_units
 
     names = chosen_datasets(datasets, quick)
     units = table1_units(names, repeats or (2 if quick else None), runs or (6 if quick else RUNS))
-    with stoppable(f"what was done is in {results}"), units_bar("training", len(units)) as advance:
-        records = run_units(results_file(results, EXPERIMENT, quick), units, jobs=jobs or cores(), on_unit=advance)
+    records = run_all(EXPERIMENT, units, results, jobs, quick)
     show(HEADER, table1_cells(table1_info(records)), markdown=markdown)
 
 
@@ -119,7 +129,6 @@ def ablation(
 ) -> None:
     """Which choices matter: one at a time is changed from TuneLoss in Table 1. Resumable."""
     from tuneloss.paper.ablation import EXPERIMENT, REPEATS, RUNS, ablation_rows, ablation_units
-    from tuneloss.paper.experiments import run_units
     from tuneloss.paper.table1 import EXPERIMENT as TABLE1
 
     names = chosen_datasets(datasets, quick, small=True)
@@ -127,9 +136,7 @@ def ablation(
     records = []
     for experiment in (TABLE1, EXPERIMENT):
         own = [unit for unit in units if unit.experiment == experiment]
-        path = results_file(results, experiment, quick)
-        with stoppable(f"what was done is in {results}"), units_bar(experiment, len(own)) as advance:
-            records += run_units(path, own, jobs=jobs or cores(), on_unit=advance)
+        records += run_all(experiment, own, results, jobs, quick)
     show(*ablation_rows(records), markdown=markdown)
 
 
@@ -161,15 +168,13 @@ def figure2(
     markdown: Markdown = False,
 ) -> None:
     """Figure 2: test log loss and error by the number of training runs. Resumable."""
-    from tuneloss.paper.experiments import run_units
     from tuneloss.paper.figure2 import EXPERIMENT, draw_figure2, figure2_info, figure2_units
     from tuneloss.paper.tuners import LABELS
 
     make_folder(out)
     names = chosen_datasets(datasets, quick, small=True)
     units = figure2_units(names, repeats or (2 if quick else None), runs or (8 if quick else None))
-    with stoppable(f"what was done is in {results}"), units_bar("training", len(units)) as advance:
-        records = run_units(results_file(results, EXPERIMENT, quick), units, jobs=jobs or cores(), on_unit=advance)
+    records = run_all(EXPERIMENT, units, results, jobs, quick)
     curves = figure2_info(records)
     at = [n for n in (1, 2, 3, 5, 10, 20, 50, 100, 500) if n <= max(len(curve.mean) for curve in curves)]
     rows = [

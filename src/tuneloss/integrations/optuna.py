@@ -61,7 +61,7 @@ class TuneLossSampler(BaseSampler):
         if fallback is not None and not isinstance(fallback, BaseSampler):
             raise InvalidInput(f"`fallback` must be an Optuna sampler; found a {type(fallback).__name__}.")
         self.box = box
-        self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else as_integer(seed, "seed", 0)
+        self.seed = _any_seed() if seed is None else as_integer(seed, "seed", 0)
         self._replaces = fallback is not None
         self._others = TPESampler(seed=seed) if fallback is None else fallback
 
@@ -73,30 +73,25 @@ class TuneLossSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         self._raise_error_if_multi_objective(study)
-        own = {name: d for name, d in search_space.items() if self._is_weight(name, d)}
-        point = self._point(study, trial) if own else None
-        if point is None:
-            own = {}
-        found = {name: self._in_range(point, name, d) for name, d in own.items()}
-        if len(own) < len(search_space):
-            others = self._others.sample_relative(study, trial, search_space)
-            for name, distribution in search_space.items():
-                if name not in own:
-                    found[name] = (
-                        others[name]
-                        if name in others
-                        else self._others.sample_independent(study, trial, name, distribution)
-                    )
+        found: dict[str, Any] = {}
+        for name, distribution in search_space.items():
+            weight = self._weight(study, trial, name, distribution)
+            if weight is not None:
+                found[name] = weight
+        if len(found) < len(search_space):
+            found = self._others.sample_relative(study, trial, search_space) | found
+        for name, distribution in search_space.items():
+            if name not in found:
+                found[name] = self._others.sample_independent(study, trial, name, distribution)
         return found
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         self._raise_error_if_multi_objective(study)
-        if self._is_weight(param_name, param_distribution):
-            point = self._point(study, trial)
-            if point is not None:
-                return self._in_range(point, param_name, param_distribution)
+        weight = self._weight(study, trial, param_name, param_distribution)
+        if weight is not None:
+            return weight
         return self._others.sample_independent(study, trial, param_name, param_distribution)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
@@ -107,15 +102,15 @@ class TuneLossSampler(BaseSampler):
 
     def reseed_rng(self) -> None:
         self._others.reseed_rng()
-        self.seed = int(np.random.SeedSequence().generate_state(1)[0])
+        self.seed = _any_seed()
 
-    def _is_weight(self, name: str, distribution: BaseDistribution) -> bool:
-        return name in self.box.names and isinstance(distribution, FloatDistribution) and distribution.step is None
-
-    def _in_range(self, point: Array | None, name: str, distribution: BaseDistribution) -> float:
-        """The weight of this name, or the nearest in the range that was asked for."""
-        assert point is not None
-        assert isinstance(distribution, FloatDistribution)
+    def _weight(self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution) -> float | None:
+        """The weight of this name, or the nearest in the range that was asked for; None if another is to sample it."""
+        if name not in self.box.names or not isinstance(distribution, FloatDistribution) or distribution.step:
+            return None
+        point = self._point(study, trial)
+        if point is None:
+            return None
         return float(np.clip(point[self.box.names.index(name)], distribution.low, distribution.high))
 
     def _point(self, study: Study, trial: FrozenTrial) -> Array | None:
@@ -189,3 +184,7 @@ class TuneLossSampler(BaseSampler):
             return self.box.as_array(point)
         except InvalidInput:
             return None
+
+
+def _any_seed() -> int:
+    return int(np.random.SeedSequence().generate_state(1)[0])

@@ -167,3 +167,20 @@ def _device_of(group: dist.ProcessGroup) -> torch.device:
     """Where a message of this group must live: on the GPU under NCCL."""
     nccl = dist.get_backend(group) == "nccl"
     return torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
+
+
+def upper(matrix: Tensor) -> Tensor:
+    """The upper triangle of a symmetric matrix, row by row."""
+    return matrix[tuple(torch.triu_indices(*matrix.shape))]
+
+
+def symmetric(triangle: Tensor, n: int) -> Tensor:
+    """The symmetric matrix (n, n) of an upper triangle.
+
+    >>> symmetric(upper(torch.tensor([[1, 2], [2, 3]])), 2)
+    tensor([[1, 2],
+            [2, 3]])
+    """
+    matrix = triangle.new_zeros(n, n)
+    matrix[tuple(torch.triu_indices(n, n))] = triangle
+    return matrix + matrix.triu(1).T

@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput, NotFinite
 from tuneloss.torch.batches import Count, batches, merged, number_of, saved_bytes, size
-from tuneloss.torch.distributed import in_step, sum_over
+from tuneloss.torch.distributed import in_step, sum_over, symmetric, upper
 from tuneloss.torch.gram import gram_and_values
 from tuneloss.torch.loss import LinearLoss
 from tuneloss.torch.preserve import seed_everything
@@ -255,34 +255,15 @@ class Pass:
         if self.group is None:
             return gram, noise, values, rest
         whole, sharded = values.clone(), self.divisors is not None
-        parts = (
-            [values, rest, _upper(gram), _upper(noise[:-1, :-1])] if sharded else [values, rest]
-        )  # no noise in ERROR
+        parts = [values, rest, upper(gram), upper(noise[:-1, :-1])] if sharded else [values, rest]  # no noise in ERROR
         message = torch.cat(parts).to(self.device)
         sum_over([message], self.group)
         split = torch.split(message.cpu(), [len(part) for part in parts])
         if sharded:
-            noise = torch.nn.functional.pad(_symmetric(split[3], len(gram) - 1), (0, 1, 0, 1))
-            return _symmetric(split[2], len(gram)), noise, split[0], split[1]
+            noise = torch.nn.functional.pad(symmetric(split[3], len(gram) - 1), (0, 1, 0, 1))
+            return symmetric(split[2], len(gram)), noise, split[0], split[1]
         whole[data] = split[0][data]  # penalties are the same in every process
         return gram, noise, whole, split[1]
-
-
-def _upper(matrix: Tensor) -> Tensor:
-    """The upper triangle of a symmetric matrix, row by row."""
-    return matrix[tuple(torch.triu_indices(*matrix.shape))]
-
-
-def _symmetric(upper: Tensor, n: int) -> Tensor:
-    """The symmetric matrix (n, n) of an upper triangle.
-
-    >>> _symmetric(_upper(torch.tensor([[1, 2], [2, 3]])), 2)
-    tensor([[1, 2],
-            [2, 3]])
-    """
-    matrix = upper.new_zeros(n, n)
-    matrix[tuple(torch.triu_indices(n, n))] = upper
-    return matrix + matrix.triu(1).T
 
 
 def _takes_statistics(module: nn.Module) -> bool:
