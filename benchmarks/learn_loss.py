@@ -122,7 +122,8 @@ def against_clarabel(m: int, k: int) -> None:
     features, counts = np.array([o.features for o in ready]), np.ones(m)
     cost = cost_matrix(ready, epsilon_value("balanced", ready, counts), counts)
     scales = forms.scaling(cost, features, box)
-    program = forms.form("calibrated", scales.cost(cost), features, learned.argmin, box, scales, forms.CAP)
+    rows = features[learned.argmin] - features
+    program = forms.form("calibrated", scales.cost(cost), rows, box, scales, forms.CAP)
     clarabel = median_seconds(lambda: qp._clarabel(program.problem), 3)
     whole = median_seconds(lambda: learn_loss(ready, box), 9)
     solve = median_seconds(lambda: qp.solve(program.problem), 9)

@@ -413,14 +413,14 @@ def test_a_solution_that_breaks_a_promise_is_not_returned():
     observations = observed(random_models(m=5, k=3, n=10, seed=1))
     box, features, counts = pinned_box(3), features_of(observations), np.ones(5)
     cost = cost_matrix(observations, 1.0, counts)
-    fit = learn._Fit(cost, features, box, scaling(cost, features, box), 1.0)
+    fit = learn.Fit(cost, box, scaling(cost, features, box), 1.0)
     best, worst = guesses(observations)[0], guesses(observations)[-1]
-    program = form("calibrated", fit.scales.cost(cost), features, best, box, fit.scales, 1e3)
+    program = form("calibrated", fit.scales.cost(cost), features[best] - features, box, fit.scales, 1e3)
     good = qp.solve(program.problem)
-    assert fit._verified(best, program, good) is not None
-    assert fit._verified(best, program, replace(good, x=1.01 * good.x)) is None
-    unchecked = replace(program, argmin=form("paper", cost, features, worst, box, fit.scales, 1e3).argmin)
-    assert fit._verified(best, unchecked, good) is None
+    assert fit._verified(program, good) is not None
+    assert fit._verified(program, replace(good, x=1.01 * good.x)) is None
+    unchecked = replace(program, argmin=form("paper", cost, features[worst] - features, box, fit.scales, 1e3).argmin)
+    assert fit._verified(unchecked, good) is None
 
 
 def test_a_common_offset_of_ten_million_is_solved():

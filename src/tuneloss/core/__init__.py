@@ -8,6 +8,7 @@
     qp.py           solves convex programs, and verifies the solutions
     reach.py        which observations can be the argmin at all
     learn.py        learn_loss: all of these together (algorithm LearnLoss)
+    folds.py        the same on the folds of cross-validation
     sample.py       points of a box without data
     runs.py         the record of what was told
     journal.py      a file of records that survives a kill

@@ -94,15 +94,16 @@ class Form:
         return replace(solution, x=np.append(weights * t * self.scales.unit, last))
 
 
-def form(objective: Objective, cost: Array, features: Array, guess: int, box: Box, scales: Scaling, cap: float) -> Form:
-    """The program of LearnLoss in which `guess` is the argmin.
+def form(objective: Objective, cost: Array, rows: Array, box: Box, scales: Scaling, cap: float) -> Form:
+    """The program of LearnLoss for one guess of the argmin.
 
     cost: (k + 1, k + 1), P with unit diagonal.
+    rows: (m, k), features of the guess less those of each observation.
     cap: what holds for an infinite upper bound, as a multiple of the pinned term (of its own lower bound, if that is
         more) in scaled units; finite bounds are cut at FINITE times that. So t' = 0 only if mu' = 0.
     """
     k = len(box)
-    rows = (features[guess] - features) / scales.unit
+    rows = rows / scales.unit
     argmin = _normalised(rows[rows.any(axis=1)])  # Theorem 2: no observation has a lower loss than the guess
     equal, below, capped = _box_rows(box, scales, cap)
     on_mu = np.pad(argmin, ((0, 0), (0, 1)))

@@ -92,35 +92,36 @@ def learn_loss(
     """
     check_objective(objective)
     check_observations(observations, box)
-    counts = _counts(observations, sample_weight)
+    counts = counts_of(observations, sample_weight)
     counted = [o for o, count in zip(observations, counts, strict=True) if count > 0]
     check_all_or_none(counted, "gram")
     features = np.array([o.features for o in observations])
     number = epsilon_value(epsilon, counted, counts[counts > 0])
     cost = cost_matrix(counted, number, counts[counts > 0], offset=offset)
-    fit = _Fit(cost, features, box, scaling(cost, features, box), number)
+    fit = Fit(cost, box, scaling(cost, features, box), number)
     if not constrained:
-        free = replace(fit, features=features[-1:])
-        learned = free.solve(0, objective, CAP, quick=True) or free.solve(0, objective, CAP)
+        free = np.zeros((0, len(box)))
+        learned = fit.solve(free, objective, CAP, quick=True) or fit.solve(free, objective, CAP)
         if learned is None:
-            raise _unsolved(len(observations), len(box))
+            raise unsolved(len(observations), len(box))
         return replace(learned, argmin=int(np.argmin(features @ learned.weights)))
     reach = Reach(features, box, fit.scales)
     for position, guess in enumerate(guesses(observations)):  # LearnLoss: for i* from 1 to m
+        rows = features[guess] - features
         # A solved QP shows by itself that its guess is reachable: the first guess mostly needs no LP.
-        learned = fit.solve(guess, objective, CAP, quick=True) if position == 0 else None
+        learned = fit.solve(rows, objective, CAP, quick=True) if position == 0 else None
         if learned is None and reach.allows(guess):
-            learned = fit.solve(guess, objective, CAP)
+            learned = fit.solve(rows, objective, CAP)
             if learned is None and (wider := 2 * reach.least_cap(guess)) > CAP:
-                learned = fit.solve(guess, objective, wider)
+                learned = fit.solve(rows, objective, wider)
             if learned is None:
-                raise _unsolved(len(observations), len(box), f"Observation {guess} can be selected, but ")
+                raise unsolved(len(observations), len(box), f"Observation {guess} can be selected, but ")
         if learned is not None:
-            return learned
+            return replace(learned, argmin=guess)
     raise SolverError(f"None of {len(observations)} observations was found reachable, though one must be.")
 
 
-def _unsolved(m: int, k: int, what: str = "") -> SolverError:
+def unsolved(m: int, k: int, what: str = "") -> SolverError:
     return SolverError(
         f"{what}no solver reached a KKT residual of {ACCEPTED:g} for the program of {m} observations and {k} weights. "
         "Please report it with the observations' to_dict(); other bounds or another epsilon may help."
@@ -135,20 +136,22 @@ def guesses(observations: Sequence[Observation]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class _Fit:
+class Fit:
     """The program of LearnLoss but for its guess of the argmin."""
 
     cost: Array
-    features: Array
     box: Box
     scales: Scaling
     epsilon: float
 
-    def solve(self, guess: int, objective: Objective, cap: float, *, quick: bool = False) -> LearnedLoss | None:
-        """The verified optimum with this argmin, or None if none was found (if quick, by the plain solve)."""
+    def solve(self, rows: Array, objective: Objective, cap: float, *, quick: bool = False) -> LearnedLoss | None:
+        """The verified optimum with rows . weights <= 0, or None if none was found (if quick, by the plain solve).
+
+        rows: (m, k), features of the guessed argmin less those of each observation. Which it is, the caller knows.
+        """
         calibrated = objective == "calibrated"
         cost = _convex(self.scales.cost(self.cost))
-        program = form(objective, cost, self.features, guess, self.box, self.scales, cap)
+        program = form(objective, cost, rows, self.box, self.scales, cap)
         solution = solve(program.problem, quick=quick)
         learned, why = None, "the calibrated one was not solved to tolerance"
         if solution.residual(program.problem) <= ACCEPTED:
@@ -157,14 +160,14 @@ class _Fit:
             if calibrated and np.abs(tied.x[:k]).max() < UNRELATED:  # t = 0
                 why = "no weights that select this argmin are positively related to error"
             else:
-                learned = self._verified(guess, program, tied)
-                learned = learned or self._verified(guess, program, tie_rule_not_met(solution))
+                learned = self._verified(program, tied)
+                learned = learned or self._verified(program, tie_rule_not_met(solution))
         if learned is None and calibrated and not quick:
-            learned = self.solve(guess, "paper", cap)
+            learned = self.solve(rows, "paper", cap)
             return learned and replace(learned, note=_join(f"paper form used: {why}", learned.note))
         return learned
 
-    def _verified(self, guess: int, program: Form, solution: Solution) -> LearnedLoss | None:
+    def _verified(self, program: Form, solution: Solution) -> LearnedLoss | None:
         """What is returned, if it keeps what was promised: box, argmin and KKT hold for *these* weights."""
         weights, scale = program.weights(solution)
         if not np.isfinite(weights).all() or not np.isfinite(scale):
@@ -179,7 +182,7 @@ class _Fit:
             weights=weights,
             scale=scale,
             cost=max(float(z @ self.cost @ z), 0.0),
-            argmin=guess,
+            argmin=0,
             residual=residual,
             epsilon=self.epsilon,
             objective=program.objective,
@@ -247,7 +250,7 @@ def check_all_or_none(observations: Sequence[Observation], field: Literal["gram"
         )
 
 
-def _counts(observations: Sequence[Observation], sample_weight: ArrayLike | None) -> Array:
+def counts_of(observations: Sequence[Observation], sample_weight: ArrayLike | None) -> Array:
     """The sample weights (m,), checked."""
     m = len(observations)
     counts = np.ones(m) if sample_weight is None else as_numbers(sample_weight, "sample_weight")

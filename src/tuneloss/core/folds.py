@@ -1,0 +1,98 @@
+"""LearnLoss on several folds of cross-validation at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import linprog
+
+from tuneloss.core.box import Box
+from tuneloss.core.checks import Array
+from tuneloss.core.cost import Epsilon, cost_matrix, epsilon_value
+from tuneloss.core.forms import CAP, FINITE, Objective, Scaling, scaling
+from tuneloss.core.learn import (
+    Fit,
+    LearnedLoss,
+    check_all_or_none,
+    check_objective,
+    check_observations,
+    counts_of,
+    guesses,
+    unsolved,
+)
+from tuneloss.core.observation import Observation
+from tuneloss.errors import InvalidInput
+
+TOLERANCE = 1e-9  # of rows of unit length
+
+
+def learn_loss_on_folds(
+    folds: Sequence[Sequence[Observation]],
+    box: Box,
+    *,
+    objective: Objective = "calibrated",
+    epsilon: Epsilon = "balanced",
+    sample_weight: Sequence[ArrayLike] | None = None,
+) -> LearnedLoss:
+    """`learn_loss` where models of different folds, which have other examples, are not compared with each other.
+
+    The costs of all folds add. Each fold has an argmin of its own, and rows that hold within it. Not every choice of
+    one observation a fold can be selected by the same weights: so, fold after fold, it is the best one that weights
+    which keep the choices made so far can select.
+
+    folds: observations, fold by fold. sample_weight: numbers >= 0, fold by fold.
+    Returns what `learn_loss` does; `argmin` is an index in the first fold.
+
+    >>> box = Box.from_dict({"l2": (0.0, 10.0), "logloss": 1.0})
+    >>> model = Observation.from_gradients(3.0, [1.0, 1.0], [5.0, 3.0], [[2.0, 1.0], [1.0, 1.0]])  # 2 * l2 + logloss
+    >>> learn_loss_on_folds([[model], [model]], box).weights.round(6)
+    array([2., 1.])
+    """
+    check_objective(objective)
+    if not isinstance(folds, Sequence) or not folds or any(isinstance(fold, Observation) for fold in folds):
+        raise InvalidInput("`folds` must be a list with a list of observations for each fold, at least one.")
+    for fold in folds:
+        check_observations(fold, box)
+    weights = [None] * len(folds) if sample_weight is None else list(sample_weight)
+    counts = np.concatenate([counts_of(fold, own) for fold, own in zip(folds, weights, strict=True)])
+    counted = [o for o, count in zip((o for fold in folds for o in fold), counts, strict=True) if count > 0]
+    check_all_or_none(counted, "gram")
+    number = epsilon_value(epsilon, counted, counts[counts > 0])
+    cost = cost_matrix(counted, number, counts[counts > 0])
+    features = [np.array([o.features for o in fold]) for fold in folds]
+    fit = Fit(cost, box, scaling(cost, np.vstack(features), box), number)
+    rows, first = np.zeros((0, len(box))), 0
+    for position, (fold, own) in enumerate(zip(folds, features, strict=True)):
+        for guess in guesses(fold):
+            held = np.vstack([rows, own[guess] - own])
+            if _can_hold(held, box, fit.scales):
+                rows, first = held, guess if position == 0 else first
+                break
+    learned = fit.solve(rows, objective, CAP)
+    if learned is None:
+        raise unsolved(len(counts), len(box))
+    return replace(learned, argmin=first)
+
+
+def _can_hold(rows: Array, box: Box, scales: Scaling) -> bool:
+    """Whether some weights in the box have rows . weights <= 0, by an LP: maximise v <= 1 subject to rows . w <= -v."""
+    scaled = rows / scales.unit
+    length = np.linalg.norm(scaled, axis=1)
+    scaled = scaled[length > 0] / length[length > 0, None]
+    k = len(box)
+    lower, upper = (np.zeros(k), np.ones(k)) if box.is_simplex else map(scales.weights, (box.lower, box.upper))
+    highest = CAP * np.where(np.isinf(upper), 1.0, FINITE) * np.maximum(1.0, np.abs(lower))
+    upper = np.minimum(upper, highest)  # as in the program to come
+    found = linprog(
+        np.append(np.zeros(k), -1.0),
+        A_ub=np.column_stack([scaled, np.ones(len(scaled))]) if len(scaled) else None,
+        b_ub=np.zeros(len(scaled)) if len(scaled) else None,
+        A_eq=np.append(np.ones(k), 0.0)[None] if box.is_simplex else None,
+        b_eq=np.ones(1) if box.is_simplex else None,
+        bounds=np.column_stack([np.append(lower, -np.inf), np.append(upper, 1.0)]),
+        method="highs",
+    )
+    return bool(found.x is not None and found.x[-1] >= -TOLERANCE * max(1.0, float(np.abs(found.x[:-1]).max())))

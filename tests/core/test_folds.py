@@ -1,0 +1,85 @@
+"""LearnLoss on folds: costs add, and argmin rows hold within each fold."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from tests.core.test_learn import observed, pinned_box, random_models
+from tuneloss import Box, Observation, learn_loss
+from tuneloss.core.folds import learn_loss_on_folds
+from tuneloss.errors import InvalidInput
+
+
+def folds_of(seed: int, n_folds: int = 3, m: int = 4, k: int = 3, n: int = 10) -> list[list[Observation]]:
+    return [observed(random_models(m=m, k=k, n=n, seed=1000 * seed + f)) for f in range(n_folds)]
+
+
+@pytest.mark.parametrize("objective", ["calibrated", "paper"])
+@pytest.mark.parametrize("seed", range(5))
+def test_one_fold_is_learn_loss(seed, objective):
+    (fold,) = folds_of(seed, n_folds=1)
+    plain = learn_loss(fold, pinned_box(3), objective=objective)
+    found = learn_loss_on_folds([fold], pinned_box(3), objective=objective)
+    np.testing.assert_allclose(found.weights, plain.weights, rtol=1e-6)
+    assert found.argmin == plain.argmin
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_order_of_runs_within_a_fold_does_not_matter(seed):
+    folds = folds_of(seed)
+    turned = [fold[::-1] for fold in folds]
+    found, again = (learn_loss_on_folds(some, pinned_box(3)) for some in (folds, turned))
+    np.testing.assert_allclose(found.weights, again.weights, rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_each_fold_selects_the_best_that_the_choices_before_allow(seed):
+    """By linprog on the plain box, over all choices of one observation a fold."""
+    folds, box = folds_of(seed), pinned_box(3)
+    features = [np.array([o.features for o in fold]) for fold in folds]
+    found = learn_loss_on_folds(folds, box)
+
+    def possible(choice) -> bool:
+        rows = np.vstack([own[i] - own for own, i in zip(features, choice, strict=False)])
+        bounds = np.column_stack([box.lower, box.upper])
+        return linprog(np.zeros(3), A_ub=rows, b_ub=np.zeros(len(rows)), bounds=bounds).status == 0
+
+    errors = [[o.error for o in fold] for fold in folds]
+    best = min(
+        (choice for choice in itertools.product(range(4), repeat=3) if possible(choice)),
+        key=lambda choice: [errors[f][i] for f, i in enumerate(choice)],
+    )
+    assert found.argmin == best[0]
+    for own, i in zip(features, best, strict=True):
+        losses = own @ found.weights
+        assert losses[i] <= losses.min() * (1 + 1e-9)  # it may be a tie
+
+
+def test_costs_add():
+    """Without argmin rows in the way, two equal folds give what one gives, and a fold that counts 0 gives nothing."""
+    (fold,) = folds_of(1, n_folds=1)
+    other = folds_of(2, n_folds=1, m=1)[0]
+    once, twice = (learn_loss_on_folds([fold] * n, pinned_box(3)) for n in (1, 2))
+    np.testing.assert_allclose(once.weights, twice.weights, rtol=1e-6)
+    assert twice.cost == pytest.approx(2 * once.cost)
+    mixed = learn_loss_on_folds([fold[:1], other], pinned_box(3))
+    flat = learn_loss([fold[0], other[0]], pinned_box(3), constrained=False)
+    np.testing.assert_allclose(mixed.weights, flat.weights, rtol=1e-5)
+
+
+def test_a_simplex_has_folds_too():
+    rng = np.random.default_rng(0)
+    folds = [[Observation(rng.random(), rng.random(3)) for _ in range(4)] for _ in range(2)]
+    learned = learn_loss_on_folds(folds, Box.simplex(["a", "b", "c"]))
+    assert learned.weights.sum() == pytest.approx(1)
+
+
+def test_folds_must_be_lists_of_observations():
+    with pytest.raises(InvalidInput, match="a list of observations for each fold, at least one"):
+        learn_loss_on_folds([], pinned_box(3))
+    with pytest.raises(InvalidInput, match="a list of observations for each fold, at least one"):
+        learn_loss_on_folds(folds_of(0)[0], pinned_box(3))
+    with pytest.raises(InvalidInput, match="needs at least one observation"):
+        learn_loss_on_folds([[]], pinned_box(3))
