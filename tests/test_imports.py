@@ -20,6 +20,7 @@ BELOW = {  # a room, and the rooms it may import
     "report": ["core", "errors"],
     "torch": ["core", "errors", "lookup"],
     "integrations": ["core", "errors"],
+    "sklearn": ["core", "errors"],
     "paper": ["baselines", "core", "errors", "lookup", "report", "torch"],
     "cli": ["baselines", "core", "errors", "paper", "report"],
     "__main__": ["cli"],

@@ -25,6 +25,7 @@ from tuneloss.core.checks import Array
 
 NAMES = ("l1", "l2", "uniform", "dropout", "logloss")
 BLOCK = 2**21  # numbers of the inputs that are squared at a time
+CONSTANT = 1e-12  # of the mean square: an input that varies less than this is constant, as far as numbers tell
 Inputs = Any  # (N, D): an array, or a sparse matrix in rows
 Labels = NDArray[np.intp]
 Weights = dict[str, float]
@@ -73,8 +74,10 @@ def make_data(x: Inputs, y: Labels, sample_weight: Array, n_classes: int, *, int
     """Examples with their moments. x: (N, D), y: (N,) in 0 .. n_classes - 1, sample_weight: (N,) >= 0."""
     total = sample_weight.sum()
     mean = np.asarray(sample_weight @ x).ravel() / total if intercept else np.zeros(x.shape[1])
-    second = squares(x, sample_weight[:, None])[:, 0] - total * mean**2
-    return Data(x, y, sample_weight, n_classes, mean, np.maximum(second, 0.0), intercept)
+    raw = squares(x, sample_weight[:, None])[:, 0]
+    second = raw - total * mean**2
+    second = np.where(second > CONSTANT * raw, second, 0.0)
+    return Data(x, y, sample_weight, n_classes, mean, second, intercept)
 
 
 def squares(x: Inputs, rows: Array) -> Array:
@@ -141,6 +144,13 @@ def smooth_loss(data: Data, weights: Weights, targets: Array, params: Array) -> 
     return value + 0.5 * float(np.vdot(slope, params[:, :-1])), gradient
 
 
+def smooth_value(data: Data, weights: Weights, targets: Array, params: Array) -> float:
+    """Its value alone, in half the time."""
+    log_p = log_probabilities(all_classes(logits(data, params)))
+    w = params[:, :-1]
+    return 0.5 * float(np.vdot(quadratic(data, weights) * w, w)) - float(np.vdot(targets, log_p))
+
+
 def mixed_targets(data: Data, weights: Weights) -> Array:
     """Targets (N, C) whose cross entropy is the log loss and the uniform term with its weight."""
     return data.targets() + weights["uniform"] / data.n_classes * data.sample_weight[:, None]
@@ -167,8 +177,7 @@ def conditioner(data: Data, weights: Weights) -> Array:
     share = data.targets().sum(axis=0)[-data.n_rows :] / data.total
     spread = (1 + weights["uniform"]) * np.maximum(share * (1 - share), 1e-3)[:, None]
     slopes = spread * data.second + quadratic(data, weights)
-    floor = 1e-12 * max(float(slopes.max(initial=0.0)), 1e-300)
-    return np.column_stack([np.maximum(slopes, floor), spread * data.total])
+    return np.column_stack([np.where(slopes > 0, slopes, 1.0), spread * data.total])
 
 
 class Hessian:

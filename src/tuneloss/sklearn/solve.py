@@ -54,8 +54,12 @@ def fit(data: Data, weights: Weights, start: Array, *, tol: float, max_iter: int
         x0 = (start * unit).ravel()
         lower = np.where(flat > 0, 0.0, -np.inf)
         upper = np.where(flat > 0, np.inf, 0.0)  # v of an intercept is 0
-        both = np.concatenate([np.where(flat > 0, np.maximum(x0, 0.0), x0), np.where(flat > 0, np.maximum(-x0, 0.0), 0)])
-        bounds = Bounds(np.concatenate([lower, np.zeros_like(flat)]), np.concatenate([np.full(flat.shape, np.inf), upper]))
+        both = np.concatenate(
+            [np.where(flat > 0, np.maximum(x0, 0.0), x0), np.where(flat > 0, np.maximum(-x0, 0.0), 0)]
+        )
+        bounds = Bounds(
+            np.concatenate([lower, np.zeros_like(flat)]), np.concatenate([np.full(flat.shape, np.inf), upper])
+        )
         found = minimize(split, both, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
         x = np.subtract(*np.split(found.x, 2))
     else:

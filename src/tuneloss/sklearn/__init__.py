@@ -1,0 +1,16 @@
+"""The door for scikit-learn: an estimator that learns the weights of its loss as it fits.
+
+softmax.py     softmax regression, the terms of its loss, and its Hessian
+solve.py       a fit: the params of least loss
+observe.py     what LearnLoss sees of a fit
+search.py      weights by a few warm-started fits
+piecewise.py   a convex regularizer whose form is learned
+online.py      weights and that regularizer in one run
+splits.py      which examples validate
+checks.py      input that breaks a rule is refused in words
+estimator.py   TunedLogisticRegression
+"""
+
+from tuneloss.sklearn.estimator import TunedLogisticRegression
+
+__all__ = ["TunedLogisticRegression"]

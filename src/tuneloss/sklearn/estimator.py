@@ -1,0 +1,242 @@
+"""Softmax regression that learns the weights of its regularizers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import check_cv
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tuneloss.core.checks import Array
+from tuneloss.errors import InvalidInput
+from tuneloss.sklearn.checks import as_weights, check_options, check_two_classes, stacked
+from tuneloss.sklearn.online import online_search, proximal_fit
+from tuneloss.sklearn.search import Fold, Options, Run, best_l2_of, best_of, chosen, search
+from tuneloss.sklearn.softmax import Data, Inputs, Weights, all_classes, log_probabilities, make_data
+from tuneloss.sklearn.solve import Fitted, fit
+from tuneloss.sklearn.splits import Split, k_splits, one_split
+
+ENOUGH, FOLDS = 500, 5  # by default, one split that validates with this many examples, or else so many folds
+SEARCH_TOL = 10  # the search's fits may be this much less exact than the last
+
+
+class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Logistic regression whose regularizers, several at once, get their weights from validation examples.
+
+    The loss is a sum over training examples, with weights >= 0:
+
+        log loss + l1 |coef|_1 + l2 |coef|^2 + uniform * (log loss on uniform labels) + dropout * (what dropout adds)
+
+    A short path of L2 fits comes first, then LearnLoss: each further fit has weights learned from the ones before, by a
+    quadratic program that matches the gradients of the terms to that of the validation error. The weights of least
+    validation log loss are used (L2 alone, unless that is worse by more than a standard error), in a last fit on all
+    data. L2, uniform and dropout keep their weights then (L2 as a prior does; the others are sums over examples, as the
+    log loss is); that of L1 grows with the root of the number of examples, as noise does.
+
+    terms: which of "l1", "l2", "uniform", "dropout" may have a weight.
+    strategy: "runs", as above; or "online": one run of proximal gradient steps in which the weights, and a convex
+        regularizer of 20 knots instead of L1, are learned as it goes.
+    cv: None takes one split, with `validation_fraction` of the examples, if those are at least 500, and else 5 folds:
+        on few examples a weak regularizer can win by luck. A number takes that many folds; a splitter, or a list of
+        (train, validation) indices, are as everywhere in scikit-learn. Costs of folds add. Splits of ours depend on
+        the examples' contents: equal ones fall on the same side, and an example of weight 2 counts as two.
+    max_runs: most fits of the search. tol, max_iter: of the last fit.
+    n_jobs: folds fitted at once. random_state: decides the split.
+
+    After `fit`: `classes_`, `coef_`, `intercept_`, `n_iter_`, `loss_weights_`, and `history_`: a list with the weights,
+    the mean validation log loss and the number of iterations of each run (each epoch, online), of which `best_run_` was
+    best. Online, `regularizer_` holds the learned regularizer: its knots, and its values there.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = TunedLogisticRegression(random_state=0).fit(X, y)
+    >>> model.predict_proba(X).shape, sorted(model.loss_weights_)
+    ((150, 3), ['dropout', 'l1', 'l2', 'logloss', 'uniform'])
+    """
+
+    def __init__(
+        self,
+        *,
+        terms: Sequence[str] = ("l1", "l2", "uniform", "dropout"),
+        strategy: Literal["runs", "online"] = "runs",
+        validation_fraction: float = 0.2,
+        cv: Any = None,
+        max_runs: int = 15,
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 1000,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.terms = terms
+        self.strategy = strategy
+        self.validation_fraction = validation_fraction
+        self.cv = cv
+        self.max_runs = max_runs
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        X_val: ArrayLike | None = None,
+        y_val: ArrayLike | None = None,
+        sample_weight_val: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the weights and the model.
+
+        X: (N, D), an array, DataFrame or sparse matrix. y: (N,) labels.
+        X_val, y_val: examples that validate; then `cv` and `validation_fraction` are not used, and the last fit is on
+            X and X_val together.
+        """
+        check_options(self)
+        x, labels = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, accept_large_sparse=False)
+        check_classification_targets(labels)
+        weight = as_weights(sample_weight, len(labels), "sample_weight")
+        splits: list[Split] | None = None
+        if X_val is not None or y_val is not None:
+            if X_val is None or y_val is None:
+                raise InvalidInput("`X_val` and `y_val` go together; found only one of them. Give both.")
+            x_val, labels_val = validate_data(
+                self, X_val, y_val, accept_sparse="csr", dtype=np.float64, accept_large_sparse=False, reset=False
+            )
+            n, n_val = len(labels), len(labels_val)
+            weight = np.append(weight, as_weights(sample_weight_val, n_val, "sample_weight_val"))
+            x, labels = stacked(x, x_val), np.concatenate([labels, labels_val])
+            splits = [(np.arange(n), np.arange(n, n + n_val))]
+        if sparse.issparse(x):
+            x.sum_duplicates()
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        check_two_classes(self, self.classes_, codes, weight)
+        splits = splits or self._splits(x, codes, labels, weight)
+        data = self._data(x, codes, weight)
+        folds = [self._fold(x, codes, weight, train, held) for train, held in splits]
+        self._learn(data, [fold for fold in folds if fold.targets.any()])
+        return self
+
+    def _splits(self, x: Inputs, codes: NDArray[np.intp], labels: Any, weight: Array) -> list[Split]:
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        if self.cv is None and self.validation_fraction * weight.sum() >= ENOUGH:
+            return one_split(x, codes, weight, self.validation_fraction, seed)
+        if self.cv is None or isinstance(self.cv, (int, np.integer)):
+            return k_splits(x, codes, weight, FOLDS if self.cv is None else int(self.cv), seed)
+        return list(check_cv(self.cv, labels, classifier=True).split(x, labels))
+
+    def _data(self, x: Inputs, codes: NDArray[np.intp], weight: Array) -> Data:
+        kept = weight > 0
+        if not kept.all():
+            x, codes, weight = x[kept], codes[kept], weight[kept]
+        return make_data(x, codes, weight, len(self.classes_), intercept=self.fit_intercept)
+
+    def _fold(self, x: Inputs, codes: NDArray[np.intp], weight: Array, train: Any, held: Any) -> Fold:
+        train, held = (np.arange(len(codes))[part] for part in (train, held))
+        train, held = train[weight[train] > 0], held[weight[held] > 0]
+        targets = np.zeros((len(held), len(self.classes_)))
+        targets[np.arange(len(held)), codes[held]] = weight[held]
+        if not len(train):
+            raise InvalidInput("Each split must have training examples of positive weight; found one without any.")
+        return Fold(self._data(x[train], codes[train], weight[train]), x[held], targets)
+
+    def _learn(self, data: Data, folds: list[Fold]) -> None:
+        """Search for weights on the folds, then fit all data."""
+        if not folds:
+            raise InvalidInput(
+                f"`{type(self).__name__}` needs examples to validate with; found none in n_samples={len(data.y)}: each "
+                "class has one, which trains. Give X_val and y_val, more examples, or cv=[(train, validation)]."
+            )
+        growth = data.total / float(np.mean([fold.data.total for fold in folds]))
+        options = Options(tuple(self.terms), self.max_runs, SEARCH_TOL * self.tol, self.max_iter)
+        if self.strategy == "runs":
+            runs = search(folds, options, self._each)
+            best = chosen(runs)
+            weights = best.weights | {"l1": best.weights["l1"] * growth**0.5}
+            data = self._with_dropout(data, weights, best_l2_of(runs), best)
+            fitted = fit(data, weights, mean_params(best), tol=self.tol, max_iter=self.max_iter)
+        else:
+            runs, losses = online_search(folds, options, self._each)
+            best = best_of(runs)
+            loss = losses[runs.index(best)].grown(growth**0.5)
+            data = self._with_dropout(data, loss.weights, runs[0].weights, best)
+            fitted, _ = proximal_fit(data, loss, mean_params(best), steps=self.max_iter, tol=self.tol)
+            self.regularizer_ = (loss.regularizer.knots, loss.regularizer(loss.regularizer.knots))
+        if not fitted.converged:
+            message = (
+                f"The last fit was stopped after max_iter={self.max_iter} iterations; raise it, or scale the inputs."
+            )
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        self.history_ = [_shown(run) for run in runs]
+        self.best_run_ = runs.index(best)
+        self._keep(data, fitted)
+
+    def _with_dropout(self, data: Data, weights: Weights, first: Weights, best: Run) -> Data:
+        """The data with the dropout term, at the probabilities of a first fit, if it has a weight."""
+        if not weights["dropout"] > 0:
+            return data
+        one = fit(data, first, mean_params(best), tol=SEARCH_TOL * self.tol, max_iter=self.max_iter)
+        return data.with_dropout(one.params)
+
+    def _keep(self, data: Data, fitted: Fitted) -> None:
+        self.coef_ = fitted.params[:, :-1].copy()
+        self.intercept_ = fitted.params[:, -1] - self.coef_ @ data.mean
+        self.n_iter_ = np.array([max(1, fitted.n_iter)])
+        self.loss_weights_ = dict(fitted.weights)
+
+    def _each(self, function: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
+        if self.n_jobs in (None, 1) or len(jobs) == 1:
+            return [function(*job) for job in jobs]
+        return list(Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(function)(*job) for job in jobs))
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Logits: (N, C), or (N,) of the second class where there are two."""
+        check_is_fitted(self)
+        x = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        z = np.asarray(x @ self.coef_.T) + self.intercept_
+        return np.asarray(z[:, 0] if z.shape[1] == 1 else z)
+
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Log probabilities (N, C)."""
+        z = self.decision_function(X)
+        return log_probabilities(all_classes(z[:, None] if z.ndim == 1 else z.copy()))
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Probabilities (N, C)."""
+        return np.asarray(np.exp(self.predict_log_proba(X)))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable class of each example."""
+        z = self.decision_function(X)
+        found: NDArray[Any] = self.classes_[(z > 0).astype(int) if z.ndim == 1 else z.argmax(axis=1)]
+        return found
+
+
+def mean_params(run: Run) -> Array:
+    """Where the fit of all data starts."""
+    return np.asarray(np.mean([one.params for one in run.fits], axis=0))
+
+
+def _shown(run: Run) -> dict[str, Any]:
+    return {
+        "weights": dict(run.weights),
+        "validation_loss": run.error / float(run.sample_weight.sum()),
+        "n_iter": sum(one.n_iter for one in run.fits),
+    }

@@ -1,0 +1,149 @@
+"""Weights, and a convex regularizer, learned while the model trains: one run of proximal gradient steps.
+
+After each epoch of steps the models of all folds are observed, and LearnLoss sets the weights of the next epoch. As in
+`tuneloss.torch.OnlineTuner`: gradients only, of the last epochs, each step damped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tuneloss import Box, Observation, learn_loss
+from tuneloss.core.checks import Array
+from tuneloss.errors import SolverError
+from tuneloss.sklearn.piecewise import Regularizer, hinge_features, hinge_gram, quantile_knots
+from tuneloss.sklearn.search import LEAST, Each, Fold, Options, Run, best_of, first_l2, only_l2, run_all
+from tuneloss.sklearn.softmax import (
+    NAMES,
+    Data,
+    Weights,
+    conditioner,
+    cross_entropy,
+    mixed_targets,
+    smooth_loss,
+    smooth_value,
+    terms,
+)
+from tuneloss.sklearn.solve import Fitted
+
+KNOTS, EPOCHS, STEPS = 20, 40, 20
+WINDOW, DAMPING, PATIENCE = 10, 0.7, 8
+SMOOTH = NAMES[1:]  # the terms beside the hinges: all but L1, which is the hinges at 0
+
+
+@dataclass(frozen=True, eq=False)
+class Loss:
+    """Weights of the smooth terms, and the regularizer."""
+
+    weights: Weights
+    regularizer: Regularizer
+
+    def grown(self, factor: float) -> Loss:
+        """The same with `factor` times the regularizer."""
+        r = self.regularizer
+        return replace(self, regularizer=Regularizer(r.knots, factor * r.right, factor * r.left))
+
+
+def proximal_fit(
+    data: Data, loss: Loss, start: Array, *, steps: int, tol: float = 0.0, bound: float = 1.0
+) -> tuple[Fitted, float]:
+    """Accelerated proximal gradient steps (Beck and Teboulle 2009), restarted where they overshoot.
+
+    In the metric of `conditioner`, in which `bound` is a bound on the curvature: doubled wherever it proves too small,
+    and returned for the next call. tol: as for `solve.fit`, of the length of a step.
+    """
+    metric, targets = conditioner(data, loss.weights), mixed_targets(data, loss.weights)
+    free = np.ones_like(metric)
+    free[:, -1] = data.intercept
+    x = y = start * free
+    momentum, done, n = 1.0, False, 0
+    while n < steps and not done:
+        n += 1
+        value, gradient = smooth_loss(data, loss.weights, targets, y)
+        while True:
+            new = y - free * gradient / (bound * metric)
+            new[:, :-1] = loss.regularizer.proximal(new[:, :-1], 1 / (bound * metric[:, :-1]))
+            move = new - y
+            reach = value + np.vdot(gradient, move) + 0.5 * bound * np.vdot(move, metric * move)
+            if smooth_value(data, loss.weights, targets, new) <= reach + 1e-9 * abs(reach):
+                break
+            bound *= 2
+        overshoots = np.vdot(y - new, metric * (new - x)) > 0
+        done = bool(np.abs(np.sqrt(metric) * (new - x)).max() * bound <= tol * math.sqrt(data.total))
+        ahead = 1.0 if overshoots else (1 + math.sqrt(1 + 4 * momentum**2)) / 2
+        y = new if overshoots else new + (momentum - 1) / ahead * (new - x)
+        momentum, x = ahead, new
+    return Fitted(loss.weights, x, n, done), bound
+
+
+def online_search(folds: Sequence[Fold], options: Options, each: Each) -> tuple[list[Run], list[Loss]]:
+    """A run for each epoch, and the loss that it was trained with; the first has L2 alone."""
+    first = run_all(
+        folds, only_l2(first_l2(folds[0].data)), [f.data.zeros() for f in folds], options=options, each=each
+    )
+    folds = [replace(f, data=f.data.with_dropout(one.params)) for f, one in zip(folds, first.fits, strict=True)]
+    knots = quantile_knots(np.concatenate([one.params[:, :-1].ravel() for one in first.fits]), KNOTS)
+    loss = Loss(first.weights, Regularizer(knots, np.zeros(len(knots)), np.zeros(len(knots))))
+    box = _box(options.terms, len(knots), LEAST * first.weights["l2"])
+    runs, losses, seen = [first], [loss], [_observed(folds, first, knots)]
+    bounds: Sequence[float] = [1.0] * len(folds)
+    scale: Array | None = None
+    for _ in range(EPOCHS):
+        try:
+            learned = learn_loss(
+                [o for epoch in seen[-WINDOW:] for o in epoch], box, epsilon=math.inf, constrained=False
+            )
+        except SolverError:
+            break
+        mu = learned.weights / learned.scale if learned.scale > 0 else None
+        if mu is None or not np.isfinite(mu).all():
+            break
+        scale = mu if scale is None else DAMPING * scale + (1 - DAMPING) * mu
+        loss = _loss(scale / scale[-1], knots)
+
+        def train(fold: Fold, start: Array, bound: float, loss: Loss = loss) -> tuple[Fitted, float]:
+            return proximal_fit(fold.data, loss, start, steps=STEPS, bound=bound)
+
+        starts = [one.params for one in runs[-1].fits]
+        fits, bounds = zip(*each(train, list(zip(folds, starts, bounds, strict=True))), strict=True)
+        found = [fold.losses(one.params) for fold, one in zip(folds, fits, strict=True)]
+        runs.append(Run(loss.weights, fits, np.concatenate(found), first.sample_weight))
+        losses.append(loss)
+        seen.append(_observed(folds, runs[-1], knots))
+        if len(runs) - runs.index(best_of(runs)) > PATIENCE:
+            break
+    return runs, losses
+
+
+def _box(chosen: Sequence[str], p: int, least: float) -> Box:
+    hinges = (0.0, math.inf) if "l1" in chosen else 0.0
+    ranges = {f"{side}{j}": hinges for side in ("right", "left") for j in range(p)}
+    smooth = {"l2": (least, math.inf), "uniform": (0.0, 1.0), "dropout": (0.0, math.inf)}
+    held = {name: bounds if name in chosen else bounds[0] for name, bounds in smooth.items()}
+    return Box.from_dict({**ranges, **held, "logloss": 1.0})
+
+
+def _loss(weights: Array, knots: Array) -> Loss:
+    p = len(knots)
+    smooth = {"l1": 0.0} | dict(zip(SMOOTH, weights[2 * p :].tolist(), strict=True))
+    return Loss(smooth, Regularizer(knots, weights[:p].copy(), weights[p : 2 * p].copy()))
+
+
+def _observed(folds: Sequence[Fold], run: Run, knots: Array) -> list[Observation]:
+    """One observation a fold, in the metric of `conditioner`."""
+    found = []
+    for fold, one in zip(folds, run.fits, strict=True):
+        data, w = fold.data, one.params[:, :-1]
+        values, slopes = terms(data, one.params)
+        error, gradient = cross_entropy(data, one.params, fold.targets, fold.x)
+        metric = 1 / conditioner(data, run.weights)
+        columns = np.stack([*slopes[1:], gradient])
+        gram = hinge_gram(w, knots, metric[:, :-1], columns[:, :, :-1])
+        last = columns[:, :, -1]
+        gram[2 * len(knots) :, 2 * len(knots) :] += (last * metric[:, -1]) @ last.T
+        found.append(Observation(error, np.append(hinge_features(w, knots), values[1:]), gram))
+    return found

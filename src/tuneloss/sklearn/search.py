@@ -1,0 +1,212 @@
+"""Weights by a few warm-started fits: a short path of L2, then LearnLoss.
+
+The path goes from strong to weak, by a factor of 4, and ends when the validation error falls no more: so it never
+pays for the slow fits at its weak end. From its last three models LearnLoss learns all weights; each further fit adds a
+model, until the error falls no more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tuneloss import Box, Observation
+from tuneloss.core.checks import Array
+from tuneloss.core.folds import learn_loss_on_folds
+from tuneloss.core.sample import same_point
+from tuneloss.errors import RunFailed, SolverError
+from tuneloss.sklearn.observe import observe
+from tuneloss.sklearn.softmax import NAMES, Data, Inputs, Weights, all_classes, log_probabilities, logits, terms
+from tuneloss.sklearn.solve import Fitted, fit
+
+FACTOR = 4.0  # from one L2 weight of the path to the next
+SHORTEST, LONGEST = 3, 12  # fits of the path
+COUNTED = 9  # models that LearnLoss looks at, of the path the last 3
+GAIN, PATIENCE = 1e-3, 2  # so many learned fits in a row that gain less than this part of the error are the last
+STALLED = 1e-4  # a path that gains less than this part of the error has ended
+LEAST, MOST = 1e-3, 4.0  # of what L2 is at the path's best model
+Each = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """Training data, and the examples that validate it."""
+
+    data: Data
+    x: Inputs
+    targets: Array  # (N, C), weighted
+
+    def losses(self, params: Array) -> Array:
+        """The log loss (N,) of each validation example."""
+        log_p = log_probabilities(all_classes(logits(self.data, params, self.x)))
+        found: Array = -log_p[np.arange(len(log_p)), self.targets.argmax(axis=1)]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One fit of every fold with the same weights."""
+
+    weights: Weights
+    fits: tuple[Fitted, ...]
+    losses: Array  # of all validation examples, fold after fold
+    sample_weight: Array  # theirs
+
+    @property
+    def error(self) -> float:
+        """The weighted sum over all validation examples."""
+        return float(self.sample_weight @ self.losses)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the search goes."""
+
+    terms: tuple[str, ...]
+    max_runs: int
+    tol: float
+    max_iter: int
+
+
+def only_l2(l2: float) -> Weights:
+    """Weights of a model with L2 alone."""
+    return {"l1": 0.0, "l2": l2, "uniform": 0.0, "dropout": 0.0, "logloss": 1.0}
+
+
+def is_l2_only(weights: Weights) -> bool:
+    """Whether no other regularizer has a weight."""
+    return weights == only_l2(weights["l2"])
+
+
+def first_l2(data: Data) -> float:
+    """About the L2 weight at which it and the examples pull equally at an undecided model."""
+    return max(float(data.second.mean()) / 16, 1e-8)
+
+
+def make_box(terms: Sequence[str], l2: float, features: Array) -> Box:
+    """Which weights may be learned: no term may be more than MOST times what L2 is at the path's best model.
+
+    l2: the path's best. features: (5,) of that model.
+    """
+    own = l2 * features[NAMES.index("l2")]
+    upper = {name: MOST * own / max(value, 1e-300) for name, value in zip(NAMES, features, strict=True)}
+    ranges: dict[str, Any] = {name: (0.0, upper[name]) for name in ("l1", "dropout")}
+    ranges |= {"l2": (LEAST * l2, MOST * l2), "uniform": (0.0, min(1.0, upper["uniform"]))}
+    return Box.from_dict({n: ranges.get(n, 1.0) if n in terms or n == "logloss" else 0.0 for n in NAMES})
+
+
+def search(folds: Sequence[Fold], options: Options, each: Each) -> list[Run]:
+    """All runs, in order.
+
+    each: calls a function with each of several tuples of arguments, perhaps at the same time.
+    """
+    path = l2_path(partial(run_all, folds, options=options, each=each), folds, options.max_runs)
+    best = best_of(path)
+    with_dropout = [
+        replace(fold, data=fold.data.with_dropout(one.params)) for fold, one in zip(folds, best.fits, strict=True)
+    ]
+    return path + learned_runs(with_dropout, path, options, each)
+
+
+def run_all(folds: Sequence[Fold], weights: Weights, starts: Sequence[Array], *, options: Options, each: Each) -> Run:
+    """Fit every fold with these weights."""
+
+    def train(fold: Fold, start: Array) -> Fitted:
+        return fit(fold.data, weights, start, tol=options.tol, max_iter=options.max_iter)
+
+    fits = each(train, list(zip(folds, starts, strict=True)))
+    losses = [fold.losses(one.params) for fold, one in zip(folds, fits, strict=True)]
+    sample_weight = np.concatenate([fold.targets.sum(axis=1) for fold in folds])
+    return Run(weights, tuple(fits), np.concatenate(losses), sample_weight)
+
+
+def best_of(runs: Sequence[Run]) -> Run:
+    """The run of least error."""
+    return min(runs, key=lambda one: one.error)
+
+
+def l2_path(run: Callable[[Weights, Sequence[Array]], Run], folds: Sequence[Fold], most: int) -> list[Run]:
+    """Fits with L2 alone, weaker and weaker (stronger, if the second is worse than the first), then one between."""
+    runs: list[Run] = []
+    l2, factor, starts = first_l2(folds[0].data), 1 / FACTOR, [fold.data.zeros() for fold in folds]
+    while len(runs) < min(LONGEST, most - 1):
+        runs.append(run(only_l2(l2), starts))
+        starts = [one.params for one in runs[-1].fits]
+        if len(runs) == 2 and runs[1].error > runs[0].error:
+            runs, factor, l2 = runs[::-1], FACTOR, runs[0].weights["l2"]
+            starts = [one.params for one in runs[-1].fits]
+        elif len(runs) >= SHORTEST and runs[-1].error > (1 - STALLED) * runs[-2].error:
+            break
+        l2 *= factor
+    best = best_of(runs)
+    shift = vertex([one.error for one in runs[-3:]]) if runs[-3:][1:2] == [best] else 0.0
+    if shift:
+        between = best.weights["l2"] * factor**shift
+        runs.append(run(only_l2(between), [one.params for one in best.fits]))
+    return runs
+
+
+def vertex(errors: Sequence[float]) -> float:
+    """Where the parabola through errors at -1, 0, 1, the middle one the least, is least: within (-1/2, 1/2).
+
+    >>> vertex([3.0, 1.0, 2.0]) > 0
+    True
+    """
+    before, at, after = errors
+    bend = before - 2 * at + after
+    return (before - after) / (2 * bend) if bend > 0 else 0.0
+
+
+def learned_runs(folds: Sequence[Fold], path: Sequence[Run], options: Options, each: Each) -> list[Run]:
+    """Fits with learned weights, until the error falls no more."""
+    best = best_of(path)
+    recent = [observed(folds, one, each) for one in path[-SHORTEST:]]
+    totals = np.sum([terms(fold.data, one.params)[0] for fold, one in zip(folds, best.fits, strict=True)], axis=0)
+    box = make_box(options.terms, best.weights["l2"], totals)
+    found: list[Run] = []
+    tried: list[Array] = []
+    idle = 0
+    while len(path) + len(found) < options.max_runs and idle < PATIENCE:
+        try:
+            learned = learn_loss_on_folds(list(zip(*recent, strict=True)), box, epsilon=math.inf)
+            if any(same_point(learned.weights, other) for other in tried):
+                break
+            starts = [one.params for one in best.fits]
+            new = run_all(folds, learned.as_dict(), starts, options=options, each=each)
+        except (SolverError, RunFailed):
+            break  # what was found so far stands
+        idle = 0 if best.error - new.error > GAIN * best.error else idle + 1
+        tried.append(learned.weights)
+        found.append(new)
+        best = best_of([best, new])
+        if idle < PATIENCE:
+            recent = [*recent[1 - COUNTED :], observed(folds, new, each)]
+    return found
+
+
+def observed(folds: Sequence[Fold], run: Run, each: Each) -> tuple[Observation, ...]:
+    """The run's observations, one a fold."""
+    jobs = [(fold.data, own, fold.x, fold.targets) for fold, own in zip(folds, run.fits, strict=True)]
+    return tuple(each(observe, jobs))
+
+
+def best_l2_of(runs: Sequence[Run]) -> Weights:
+    """The best weights of L2 alone."""
+    return best_of([run for run in runs if is_l2_only(run.weights)]).weights
+
+
+def chosen(runs: Sequence[Run]) -> Run:
+    """The run of least error; but L2 alone, unless that is worse by more than one standard error of the difference.
+
+    The more weights, the more of what the validation examples gain is luck.
+    """
+    best, plain = best_of(runs), best_of([run for run in runs if is_l2_only(run.weights)])
+    gain, weight = plain.losses - best.losses, best.sample_weight
+    mean = np.average(gain, weights=weight)
+    error = math.sqrt(float(weight @ (gain - mean) ** 2)) / weight.sum()
+    return best if mean > max(error, GAIN * plain.error / weight.sum()) else plain

@@ -1,0 +1,207 @@
+"""TunedLogisticRegression keeps scikit-learn's contract, and what its docstring says."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, ShuffleSplit, StratifiedKFold, cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from tuneloss.sklearn import TunedLogisticRegression
+
+
+@parametrize_with_checks(
+    [
+        TunedLogisticRegression(),
+        TunedLogisticRegression(cv=2, terms=("l2", "dropout")),
+        TunedLogisticRegression(strategy="online", cv=2),
+    ]
+)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    x, y = load_digits(return_X_y=True)
+    return train_test_split(x / 16, y, train_size=600, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def tuned(digits):
+    x, _, y, _ = digits
+    return TunedLogisticRegression(random_state=0).fit(x, y)
+
+
+def test_it_says_what_it_did(digits, tuned):
+    """Weights, the runs that led to them, and a model that is a minimum of the loss with these weights."""
+    _, x_test, _, y_test = digits
+    assert set(tuned.loss_weights_) == {"l1", "l2", "uniform", "dropout", "logloss"}
+    assert tuned.loss_weights_["logloss"] == 1
+    assert tuned.coef_.shape == (10, 64)
+    assert tuned.intercept_.shape == (10,)
+    best = tuned.history_[tuned.best_run_]
+    assert best["validation_loss"] <= min(run["validation_loss"] for run in tuned.history_) + 0.02
+    assert len(tuned.history_) <= tuned.max_runs
+    np.testing.assert_allclose(tuned.predict_proba(x_test).sum(axis=1), 1)
+    np.testing.assert_allclose(np.exp(tuned.predict_log_proba(x_test)), tuned.predict_proba(x_test))
+    assert tuned.score(x_test, y_test) > 0.93
+
+
+def test_it_beats_no_regularization(digits, tuned):
+    x, x_test, y, y_test = digits
+    plain = LogisticRegression(C=np.inf, max_iter=5000).fit(x, y)
+    assert log_loss(y_test, tuned.predict_proba(x_test)) < 0.7 * log_loss(y_test, plain.predict_proba(x_test))
+
+
+def test_l2_alone_is_scikit_learns_model_at_the_weight_it_chose(digits):
+    x, x_test, y, _ = digits
+    model = TunedLogisticRegression(terms=("l2",), tol=1e-8, random_state=0).fit(x, y)
+    theirs = LogisticRegression(C=1 / (2 * model.loss_weights_["l2"]), tol=1e-8, max_iter=5000).fit(x, y)
+    np.testing.assert_allclose(model.predict_proba(x_test), theirs.predict_proba(x_test), atol=1e-3)
+
+
+def test_only_the_terms_asked_for_get_a_weight(digits):
+    x, _, y, _ = digits
+    model = TunedLogisticRegression(terms=("l2", "dropout"), random_state=0).fit(x, y)
+    assert all(run["weights"]["l1"] == run["weights"]["uniform"] == 0 for run in model.history_)
+    assert any(run["weights"]["dropout"] > 0 for run in model.history_)
+
+
+@pytest.mark.parametrize("strategy", ["runs", "online"])
+def test_sparse_inputs_give_the_same_model(strategy):
+    x, y = load_iris(return_X_y=True)
+    dense, thin = (
+        TunedLogisticRegression(strategy=strategy, random_state=0).fit(form(x), y)
+        for form in (np.asarray, sparse.csr_matrix)
+    )
+    np.testing.assert_allclose(dense.coef_, thin.coef_, atol=1e-5)
+    np.testing.assert_array_equal(dense.predict(sparse.csr_matrix(x)), dense.predict(x))
+
+
+def test_sample_weights_are_repeats_for_splits_of_our_own():
+    """Also where tuneloss makes the split, which scikit-learn's check replaces by one of its own."""
+    x, y = load_iris(return_X_y=True)
+    weight = np.random.default_rng(0).integers(0, 4, size=len(y))
+    for cv in (None, 3):
+        model = TunedLogisticRegression(cv=cv, random_state=0)
+        weighted = clone(model).fit(x, y, sample_weight=weight)
+        repeated = clone(model).fit(x.repeat(weight, axis=0), y.repeat(weight))
+        np.testing.assert_allclose(weighted.predict_proba(x), repeated.predict_proba(x), atol=1e-6)
+
+
+def test_the_order_of_examples_does_not_matter():
+    x, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    plain, shuffled = (TunedLogisticRegression(random_state=0).fit(x[i], y[i]) for i in (np.arange(len(y)), order))
+    np.testing.assert_allclose(plain.predict_proba(x), shuffled.predict_proba(x), atol=1e-6)
+
+
+def test_folds_fitted_at_once_give_the_same_model(digits):
+    x, _, y, _ = digits
+    one, two = (TunedLogisticRegression(cv=3, n_jobs=n, random_state=0).fit(x, y) for n in (None, 2))
+    np.testing.assert_allclose(one.coef_, two.coef_)
+
+
+def test_validation_examples_of_ones_own(digits):
+    """They decide the weights, as one explicit split does, and are trained on in the end."""
+    x, _, y, _ = digits
+    own = TunedLogisticRegression().fit(x[:400], y[:400], X_val=x[400:], y_val=y[400:])
+    split = TunedLogisticRegression(cv=[(np.arange(400), np.arange(400, 600))]).fit(x, y)
+    np.testing.assert_allclose(own.coef_, split.coef_)
+    assert own.loss_weights_ == split.loss_weights_
+
+
+def test_any_splitter_will_do(digits):
+    x, _, y, _ = digits
+    for cv in (StratifiedKFold(2), ShuffleSplit(1, random_state=0)):
+        assert TunedLogisticRegression(cv=cv).fit(x, y).score(x, y) > 0.9
+
+
+def test_names_of_columns_are_kept():
+    frame, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    model = make_pipeline(StandardScaler().set_output(transform="pandas"), TunedLogisticRegression(random_state=0))
+    labels = np.array(["malignant", "benign"])[y]
+    model.fit(frame, labels)
+    assert list(model[-1].feature_names_in_) == list(frame.columns)
+    assert list(model.classes_) == ["benign", "malignant"]
+    assert model[-1].coef_.shape == (1, 30)
+    assert model.score(frame, labels) > 0.97
+    scaled = model[0].transform(frame)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model[-1].predict(scaled.rename(columns=str.upper))
+
+
+def test_it_works_inside_scikit_learns_searches():
+    x, y = load_iris(return_X_y=True)
+    assert cross_val_score(TunedLogisticRegression(random_state=0), x, y, cv=3).mean() > 0.9
+    grid = GridSearchCV(TunedLogisticRegression(random_state=0), {"terms": [("l2",), ("l1", "l2")]}, cv=2).fit(x, y)
+    assert grid.best_estimator_.get_params()["terms"] in (("l2",), ("l1", "l2"))
+    assert isinstance(pd.DataFrame(grid.best_estimator_.history_), pd.DataFrame)
+
+
+def test_online_learns_a_convex_regularizer(digits):
+    x, x_test, y, y_test = digits
+    model = TunedLogisticRegression(strategy="online", random_state=0).fit(x, y)
+    knots, values = model.regularizer_
+    assert (np.diff(np.diff(values) / np.diff(knots)) >= -1e-9).all()
+    assert log_loss(y_test, model.predict_proba(x_test)) < 0.25
+
+
+def test_a_fit_that_is_stopped_early_says_so(digits):
+    x, _, y, _ = digits
+    with pytest.warns(ConvergenceWarning, match="stopped after max_iter=3 iterations"):
+        TunedLogisticRegression(max_iter=3, random_state=0).fit(x, y)
+
+
+def test_without_intercept(digits):
+    x, _, y, _ = digits
+    for strategy in ("runs", "online"):
+        model = TunedLogisticRegression(fit_intercept=False, strategy=strategy, random_state=0).fit(x, y)
+        np.testing.assert_array_equal(model.intercept_, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"terms": ("l2", "l3")}, r"`terms` must be some of \['l1', 'l2', 'uniform', 'dropout'\]"),
+        ({"terms": "l2"}, "`terms` must be some of"),
+        ({"strategy": "grid"}, '`strategy` must be "runs" or "online"; found \'grid\''),
+        ({"validation_fraction": 1.0}, "`validation_fraction` must be between 0 and 1; found 1.0"),
+        ({"cv": 1}, "`cv` must be at least 2 folds"),
+        ({"tol": 0}, "`tol` must be a number > 0; found 0"),
+        ({"max_runs": 2}, "`max_runs` must be a whole number, at least 3; found 2"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    x, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match=message):
+        TunedLogisticRegression(**options).fit(x, y)
+
+
+def test_data_that_cannot_be_learned_from_are_refused():
+    x, y = load_iris(return_X_y=True)
+    model = TunedLogisticRegression()
+    with pytest.raises(ValueError, match="found one class, \\[0\\], in n_samples=50"):
+        model.fit(x[:50], y[:50])
+    with pytest.raises(ValueError, match="found one class"):
+        model.fit(x, y, sample_weight=(y == 1).astype(float))
+    with pytest.raises(ValueError, match="each class has one, which trains"):
+        model.fit(x[[0, 60]], y[[0, 60]])
+    with pytest.raises(ValueError, match="must be 150 finite numbers >= 0"):
+        model.fit(x, y, sample_weight=-np.ones(150))
+    with pytest.raises(ValueError, match="must not be zero for all"):
+        model.fit(x, y, sample_weight=np.zeros(150))
+    with pytest.raises(ValueError, match="`X_val` and `y_val` go together"):
+        model.fit(x, y, X_val=x)
+    with pytest.raises(ValueError, match="training examples of positive weight"):
+        TunedLogisticRegression(cv=[([], np.arange(150))]).fit(x, y)
+    with pytest.raises(NotFittedError):
+        TunedLogisticRegression().predict(x)
