@@ -60,7 +60,7 @@ class Data:
 
     def targets(self) -> Array:
         """The labels as rows of weighted probabilities (N, C)."""
-        found = np.zeros((len(self.y), self.n_classes))
+        found = np.zeros((len(self.y), self.n_classes), order="F")
         found[np.arange(len(self.y)), self.y] = self.sample_weight
         return found
 
@@ -92,15 +92,18 @@ def squares(x: Inputs, rows: Array) -> Array:
 
 
 def logits(data: Data, params: Array, x: Inputs | None = None) -> Array:
-    """(N, F) for the data's inputs, or others."""
+    """(N, F) for the data's inputs, or others; column by column in memory, in which sums over classes are fast."""
     coefficients = params[:, :-1]
     inputs = data.x if x is None else x
-    return np.asarray(inputs @ coefficients.T) + (params[:, -1] - coefficients @ data.mean)
+    level = params[:, -1] - coefficients @ data.mean
+    if sparse.issparse(inputs):
+        return np.asfortranarray(inputs @ coefficients.T) + level
+    return np.asarray((coefficients @ inputs.T + level[:, None]).T)
 
 
 def all_classes(z: Array) -> Array:
     """Logits (N, C) of all classes: of two, the first has 0."""
-    return np.column_stack([np.zeros(len(z)), z]) if z.shape[1] == 1 else z
+    return np.vstack([np.zeros(len(z)), z[:, 0]]).T if z.shape[1] == 1 else z
 
 
 def log_probabilities(z: Array) -> Array:
@@ -119,8 +122,11 @@ def back(data: Data, residual: Array, x: Inputs | None = None) -> Array:
     """The gradient (F, D + 1) of params from that of the logits (N, F)."""
     inputs = data.x if x is None else x
     sums = residual.sum(axis=0)
-    slope = np.asarray(inputs.T @ residual).T - np.outer(sums, data.mean)
-    return np.column_stack([slope, sums if data.intercept else np.zeros(len(sums))])
+    slope = (inputs.T @ residual).T if sparse.issparse(inputs) else residual.T @ inputs
+    found = np.empty((len(sums), len(data.mean) + 1))
+    np.subtract(slope, np.outer(sums, data.mean), out=found[:, :-1])
+    found[:, -1] = sums if data.intercept else 0.0
+    return found
 
 
 def cross_entropy(data: Data, params: Array, targets: Array, x: Inputs | None = None) -> tuple[float, Array]:
