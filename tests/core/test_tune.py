@@ -363,3 +363,21 @@ def test_reserved_weights_are_not_proposed():
     assert tuner.ask() != first
     with pytest.raises(InvalidInput):
         tuner.reserve({"l2": 99.0, "logloss": 1.0})
+
+
+def test_other_numbers_of_a_run_are_kept_and_do_not_matter_for_learning(tmp_path):
+    """Through a journal and a state; and must be numbers."""
+    box = Box.from_dict({"l2": (0.1, 10.0), "logloss": 1.0})
+    model = Observation.from_gradients(3.0, [1.0, 1.0], [5.0, 3.0], [[2.0, 1.0], [1.0, 1.0]])
+    tuner, plain = LossTuner(box, journal=tmp_path / "runs.jsonl"), LossTuner(box)
+    weights = tuner.ask()
+    tuner.tell(weights, model, info={"test error": 0.25})
+    plain.tell(plain.ask(), model)
+    assert tuner.ask() == plain.ask()
+    assert LossTuner(box, journal=tmp_path / "runs.jsonl").history[0].info == {"test error": 0.25}
+    assert LossTuner.from_state_dict(tuner.state_dict()).history[0].info == {"test error": 0.25}
+    with pytest.raises(InvalidInput, match=r"`info` must be numbers by name"):
+        tuner.tell(weights, model, info=[1.0])
+    with pytest.raises(InvalidInput, match=r"info\['test'\]"):
+        tuner.tell(weights, model, info={"test": float("nan")})
+    assert len(tuner.history) == 1

@@ -43,7 +43,7 @@ class Journal:
             self._create(_line(0, {KEY: VERSION, **header}))
             with self._locked() as file:
                 self._finish_cut_write(file)
-                self.records = self._read(header)
+                self.records = self._of_same_box(header, *read_lines(self.path))
                 self._size = self.path.stat().st_size
 
     def append(self, record: dict[str, Any]) -> None:
@@ -99,40 +99,16 @@ class Journal:
         file.write(line)
         os.fsync(file.fileno())
 
-    def _read(self, header: dict[str, Any]) -> list[dict[str, Any]]:
-        text = self.path.read_bytes()
-        if not text.endswith(b"\n"):
-            cut = text.count(b"\n") + 1
-            raise JournalError(
-                f"The journal {self.path} must end with a whole line; its line {cut} is cut short. Restore the file, "
-                f"or delete {'that line to go on without it' if cut > 1 else 'it to begin anew'}."
-            )
-        bodies = [self._body(line, number) for number, line in enumerate(text.splitlines())]
-        if bodies[0].get(KEY) != VERSION:
-            raise JournalError(
-                f"The journal {self.path} must begin with format version {VERSION}; found {bodies[0].get(KEY)!r}. "
-                "It was written by another version of tuneloss, or is another file."
-            )
-        found = {name: bodies[0].get(name) for name in header}
+    def _of_same_box(
+        self, header: dict[str, Any], first: dict[str, Any], records: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        found = {name: first.get(name) for name in header}
         if found != header:
             raise JournalError(
                 f"The journal {self.path} must be of the same box; found {found}, not {header}. Use the box it was "
                 "begun with, or another file."
             )
-        return bodies[1:]
-
-    def _body(self, line: bytes, number: int) -> dict[str, Any]:
-        try:
-            outer = json.loads(line)
-            body: dict[str, Any] = outer["body"]
-            if (outer["n"], outer["crc32"]) != (number, _checksum(body)) or not isinstance(body, dict):
-                raise ValueError("its number or checksum is wrong")
-        except (ValueError, KeyError, TypeError) as reason:
-            raise JournalError(
-                f"Each line of the journal {self.path} must be as tuneloss wrote it; line {number + 1} is not "
-                f"({reason}). Restore it, or delete it and every line after it."
-            ) from None
-        return body
+        return records
 
     def _finish_cut_write(self, file: BinaryIO) -> None:
         """If a kill cut an append short, do the rest of it."""
@@ -145,6 +121,41 @@ class Journal:
             file.truncate(len(text) - len(torn))
             self._extend(file, line)
         self._side.unlink()
+
+
+def read_lines(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The first line and the records of a journal, checked; nothing is written."""
+    try:
+        text = path.read_bytes()
+    except OSError as reason:
+        raise JournalError(f"The journal {path} must be a file that can be read: {reason}.") from reason
+    if not text.endswith(b"\n"):
+        cut = text.count(b"\n") + 1
+        raise JournalError(
+            f"The journal {path} must end with a whole line; its line {cut} is cut short. Restore the file, "
+            f"or delete {'that line to go on without it' if cut > 1 else 'it to begin anew'}."
+        )
+    bodies = [_body(path, line, number) for number, line in enumerate(text.splitlines())]
+    if bodies[0].get(KEY) != VERSION:
+        raise JournalError(
+            f"The journal {path} must begin with format version {VERSION}; found {bodies[0].get(KEY)!r}. "
+            "It was written by another version of tuneloss, or is another file."
+        )
+    return bodies[0], bodies[1:]
+
+
+def _body(path: Path, line: bytes, number: int) -> dict[str, Any]:
+    try:
+        outer = json.loads(line)
+        body: dict[str, Any] = outer["body"]
+        if (outer["n"], outer["crc32"]) != (number, _checksum(body)) or not isinstance(body, dict):
+            raise ValueError("its number or checksum is wrong")
+    except (ValueError, KeyError, TypeError) as reason:
+        raise JournalError(
+            f"Each line of the journal {path} must be as tuneloss wrote it; line {number + 1} is not "
+            f"({reason}). Restore it, or delete it and every line after it."
+        ) from None
+    return body
 
 
 def _write(path: Path, line: bytes) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from tuneloss.core.checks import as_integer, reading
+from tuneloss.core.checks import as_integer, as_number, reading
 from tuneloss.core.learn import guesses
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
@@ -17,17 +17,20 @@ class Run:
     """One thing told: the weights of a run (None for a model of the initial set) and what came of it.
 
     run: number of the run, from 0; several observations of one run share it; None for the initial set.
+    info: other numbers of the model, by name, such as its test error: for a report, not for learning.
     """
 
     run: int | None
     weights: dict[str, float] | None
     observation: Observation | None
     failed: str | None = None
+    info: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The run as JSON."""
         observation = None if self.observation is None else self.observation.to_dict()
-        return {"run": self.run, "weights": self.weights, "observation": observation, "failed": self.failed}
+        record = {"run": self.run, "weights": self.weights, "observation": observation, "failed": self.failed}
+        return record | {"info": self.info} if self.info else record
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Run:
@@ -41,7 +44,15 @@ class Run:
                 weights,
                 None if told is None else Observation.from_dict(told),
                 None if failed is None else str(failed),
+                as_info(record.get("info")),
             )
+
+
+def as_info(info: Mapping[str, float] | None) -> dict[str, float]:
+    """Finite numbers by name."""
+    if info is not None and not isinstance(info, Mapping):
+        raise InvalidInput(f"`info` must be numbers by name, {{name: number}}; found {type(info).__name__}.")
+    return {str(name): as_number(value, f"info[{name!r}]") for name, value in (info or {}).items()}
 
 
 def check_told(observation: Observation | None, failed: str | None) -> None:

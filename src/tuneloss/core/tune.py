@@ -19,7 +19,7 @@ from tuneloss.core.journal import Journal
 from tuneloss.core.learn import LearnedLoss, check_all_or_none, check_objective, check_observations, learn_loss
 from tuneloss.core.observation import Observation
 from tuneloss.core.progress import progress_bar
-from tuneloss.core.runs import Run, best_run, check_told
+from tuneloss.core.runs import Run, as_info, best_run, check_told
 from tuneloss.core.sample import center, distance, nearby, same_point, sample_box
 from tuneloss.errors import InvalidInput, NotFinite, RunFailed, SolverError
 
@@ -116,20 +116,27 @@ class LossTuner:
         self._pending.append(self.box.as_array(weights))
 
     def tell(
-        self, weights: Weights | None, observation: Observation | None = None, *, failed: str | None = None
+        self,
+        weights: Weights | None,
+        observation: Observation | None = None,
+        *,
+        failed: str | None = None,
+        info: Mapping[str, float] | None = None,
     ) -> None:
         """Record what came of training with these weights: an observation, or why the run failed.
 
         weights: as asked, or others of the box. None adds the observation to the initial set (Theta_0).
         Several observations of one run, such as its checkpoints, are told one by one with the same weights.
+        info: other numbers of the model, by name (e.g. {"test error": 0.1}), that a report shows.
         """
         check_told(observation, failed)
+        noted = as_info(info)
         if observation is not None:
             self._check([observation])
         if weights is None:
             if observation is None:
                 raise InvalidInput("A failed run needs its weights; found None. Tell it as tell(weights, failed=...).")
-            self._record(Run(None, None, observation))
+            self._record(Run(None, None, observation, info=noted))
             return
         try:
             point = self.box.as_array(weights)
@@ -137,7 +144,7 @@ class LossTuner:
             hint = "For a model that was trained with other weights, use `tell(None, observation)`."
             raise InvalidInput(f"{reason} {hint}") from None
         number = self._number(point)
-        self._record(Run(number, self.box.as_dict(point), observation, failed))
+        self._record(Run(number, self.box.as_dict(point), observation, failed, noted))
         self._pending = _without(self._pending, point)
 
     def run(

@@ -17,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tuneloss import Observation
 from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
 from tuneloss.sklearn.checks import as_weights, check_options, check_two_classes, stacked
@@ -54,8 +55,9 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
     n_jobs: folds fitted at once. random_state: decides the split.
 
     After `fit`: `classes_`, `coef_`, `intercept_`, `n_iter_`, `loss_weights_`, and `history_`: a list with the weights,
-    the mean validation log loss and the number of iterations of each run (each epoch, online), of which `best_run_` was
-    best. Online, `regularizer_` holds the learned regularizer: its knots, and its values there.
+    the mean validation log loss, the number of iterations and the `Observation` (means over the validation examples) of
+    each run, of which `best_run_` was best. Online each epoch is a run, without observation, and `regularizer_`
+    holds the learned regularizer: its knots, and its values there.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -134,6 +136,9 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self._learn(data, [fold for fold in folds if fold.targets.any()])
         return self
 
+    def _on_run(self, run: Run, folds: Sequence[Fold]) -> None:
+        """For those who want to see each run as it ends, such as the command line."""
+
     def _splits(self, x: Inputs, codes: NDArray[np.intp], labels: Any, weight: Array) -> list[Split]:
         seed = int(check_random_state(self.random_state).randint(2**31))
         if self.cv is None and self.validation_fraction * weight.sum() >= ENOUGH:
@@ -165,7 +170,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
                 "class has one, which trains. Give X_val and y_val, more examples, or cv=[(train, validation)]."
             )
         growth = data.total / float(np.mean([fold.data.total for fold in folds]))
-        options = Options(tuple(self.terms), self.max_runs, SEARCH_TOL * self.tol, self.max_iter)
+        options = Options(tuple(self.terms), self.max_runs, SEARCH_TOL * self.tol, self.max_iter, self._on_run)
         if self.strategy == "runs":
             runs = search(folds, options, self._each)
             best = chosen(runs)
@@ -235,8 +240,21 @@ def mean_params(run: Run) -> Array:
 
 
 def _shown(run: Run) -> dict[str, Any]:
+    total = float(run.sample_weight.sum())
     return {
         "weights": dict(run.weights),
-        "validation_loss": run.error / float(run.sample_weight.sum()),
+        "validation_loss": run.error / total,
         "n_iter": sum(one.n_iter for one in run.fits),
+        "observation": joined(run.observations, total) if run.observations else None,
     }
+
+
+def joined(observations: Sequence[Observation], total: float) -> Observation:
+    """The models of all folds as one model: sums, and the error a mean over the weight of all validation examples."""
+    features = np.sum([o.features for o in observations], axis=0)
+    grams = [o.gram for o in observations if o.gram is not None]
+    gram = None
+    if len(grams) == len(observations):
+        unit = np.append(np.ones(len(features)), 1 / total)
+        gram = np.sum(grams, axis=0) * np.outer(unit, unit)
+    return Observation(sum(o.error for o in observations) / total, features, gram, names=observations[0].names)

@@ -56,6 +56,7 @@ class Run:
     fits: tuple[Fitted, ...]
     losses: Array  # of all validation examples, fold after fold
     sample_weight: Array  # theirs
+    observations: tuple[Observation, ...] = ()  # one a fold; with grams, if LearnLoss learned from them
 
     @property
     def error(self) -> float:
@@ -65,12 +66,16 @@ class Run:
 
 @dataclass(frozen=True)
 class Options:
-    """How the search goes."""
+    """How the search goes.
+
+    on_run: called with each run as it ends, and the folds.
+    """
 
     terms: tuple[str, ...]
     max_runs: int
     tol: float
     max_iter: int
+    on_run: Callable[[Run, Sequence[Fold]], object] = lambda run, folds: None
 
 
 def only_l2(l2: float) -> Weights:
@@ -107,10 +112,9 @@ def search(folds: Sequence[Fold], options: Options, each: Each) -> list[Run]:
     """
     path = l2_path(partial(run_all, folds, options=options, each=each), folds, options.max_runs)
     best = best_of(path)
-    with_dropout = [
-        replace(fold, data=fold.data.with_dropout(one.params)) for fold, one in zip(folds, best.fits, strict=True)
-    ]
-    return path + learned_runs(with_dropout, path, options, each)
+    folds = [replace(fold, data=fold.data.with_dropout(one.params)) for fold, one in zip(folds, best.fits, strict=True)]
+    path = [valued(folds, one) for one in path[:-SHORTEST]] + [observed(folds, one, each) for one in path[-SHORTEST:]]
+    return path + learned_runs(folds, path, options, each)
 
 
 def run_all(folds: Sequence[Fold], weights: Weights, starts: Sequence[Array], *, options: Options, each: Each) -> Run:
@@ -122,7 +126,9 @@ def run_all(folds: Sequence[Fold], weights: Weights, starts: Sequence[Array], *,
     fits = each(train, list(zip(folds, starts, strict=True)))
     losses = [fold.losses(one.params) for fold, one in zip(folds, fits, strict=True)]
     sample_weight = np.concatenate([fold.targets.sum(axis=1) for fold in folds])
-    return Run(weights, tuple(fits), np.concatenate(losses), sample_weight)
+    run = Run(weights, tuple(fits), np.concatenate(losses), sample_weight)
+    options.on_run(run, folds)
+    return run
 
 
 def best_of(runs: Sequence[Run]) -> Run:
@@ -165,34 +171,42 @@ def vertex(errors: Sequence[float]) -> float:
 def learned_runs(folds: Sequence[Fold], path: Sequence[Run], options: Options, each: Each) -> list[Run]:
     """Fits with learned weights, until the error falls no more."""
     best = best_of(path)
-    recent = [observed(folds, one, each) for one in path[-SHORTEST:]]
-    totals = np.sum([terms(fold.data, one.params)[0] for fold, one in zip(folds, best.fits, strict=True)], axis=0)
-    box = make_box(options.terms, best.weights["l2"], totals)
-    found: list[Run] = []
-    tried: list[Array] = []
+    box = make_box(options.terms, best.weights["l2"], np.sum([o.features for o in best.observations], axis=0))
+    recent, found, tried = list(path[-SHORTEST:]), list[Run](), list[Array]()
     idle = 0
     while len(path) + len(found) < options.max_runs and idle < PATIENCE:
         try:
-            learned = learn_loss_on_folds(list(zip(*recent, strict=True)), box, epsilon=math.inf)
+            by_fold = list(zip(*(one.observations for one in recent), strict=True))
+            learned = learn_loss_on_folds(by_fold, box, epsilon=math.inf)
             if any(same_point(learned.weights, other) for other in tried):
                 break
             starts = [one.params for one in best.fits]
             new = run_all(folds, learned.as_dict(), starts, options=options, each=each)
         except (SolverError, RunFailed):
             break  # what was found so far stands
-        idle = 0 if best.error - new.error > GAIN * best.error else idle + 1
+        moved = any(one.n_iter for one in new.fits)  # else the models, to tolerance, are those of the best
+        idle = PATIENCE if not moved else 0 if best.error - new.error > GAIN * best.error else idle + 1
+        new = observed(folds, new, each) if idle < PATIENCE else valued(folds, new)
         tried.append(learned.weights)
         found.append(new)
         best = best_of([best, new])
-        if idle < PATIENCE:
-            recent = [*recent[1 - COUNTED :], observed(folds, new, each)]
+        recent = [*recent[1 - COUNTED :], new]
     return found
 
 
-def observed(folds: Sequence[Fold], run: Run, each: Each) -> tuple[Observation, ...]:
-    """The run's observations, one a fold."""
+def observed(folds: Sequence[Fold], run: Run, each: Each) -> Run:
+    """The run with its observations, one a fold."""
     jobs = [(fold.data, own, fold.x, fold.targets) for fold, own in zip(folds, run.fits, strict=True)]
-    return tuple(each(observe, jobs))
+    return replace(run, observations=tuple(each(observe, jobs)))
+
+
+def valued(folds: Sequence[Fold], run: Run) -> Run:
+    """The run with observations without gradients, which cost little."""
+    ends = np.cumsum([len(fold.targets) for fold in folds])[:-1]
+    errors = [float(part.sum()) for part in np.split(run.sample_weight * run.losses, ends)]
+    values = [terms(fold.data, one.params)[0] for fold, one in zip(folds, run.fits, strict=True)]
+    pairs = zip(errors, values, strict=True)
+    return replace(run, observations=tuple(Observation(e, dict(zip(NAMES, v, strict=True))) for e, v in pairs))
 
 
 def best_l2_of(runs: Sequence[Run]) -> Weights:
