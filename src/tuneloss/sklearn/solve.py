@@ -67,4 +67,5 @@ def fit(data: Data, weights: Weights, start: Array, *, tol: float, max_iter: int
         x = found.x
     if not np.isfinite(x).all() or not np.isfinite(found.fun):
         raise RunFailed(f"The fit with weights {weights} left the numbers: {found.message}")
-    return Fitted(dict(weights), x.reshape(unit.shape) / unit, int(found.nit), bool(found.success))
+    params = x.reshape(unit.shape) / unit if found.nit else start  # exactly the start, if that is good enough
+    return Fitted(dict(weights), params, int(found.nit), bool(found.success))
