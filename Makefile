@@ -22,8 +22,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[all]"
 	@touch $@
 
-run: setup ## tune a real loss on a small data set, print a table, write a report
-	$(BIN)/tuneloss demo
+run: setup ## train a tuned classifier on a small data set, print a table, write a report
+	$(BIN)/tuneloss fit digits
 
 test: setup ## run all tests and doctests (more options: PYTEST_ARGS="-x -n 2")
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -10,7 +10,7 @@ import pytest
 import tuneloss
 
 ROOT = Path(tuneloss.__file__).parent
-OPTIONAL = ["cvxpy", "joblib", "lightning", "matplotlib", "numba", "optuna", "pandas", "ray"]
+OPTIONAL = ["cvxpy", "joblib", "lightning", "matplotlib", "numba", "optuna", "pandas", "pyarrow", "ray"]
 OPTIONAL += ["rich", "sklearn", "torch", "typer"]
 BELOW = {  # a room, and the rooms it may import
     "errors": [],
@@ -22,7 +22,7 @@ BELOW = {  # a room, and the rooms it may import
     "integrations": ["core", "errors"],
     "sklearn": ["core", "errors"],
     "paper": ["baselines", "core", "errors", "lookup", "report", "torch"],
-    "cli": ["baselines", "core", "errors", "paper", "report"],
+    "cli": ["baselines", "core", "errors", "paper", "report", "sklearn"],
     "__main__": ["cli"],
 }
 

@@ -1,4 +1,4 @@
-"""The command line: `tuneloss demo`, `tuneloss learn`, `tuneloss paper ...`."""
+"""The command line: `tuneloss fit`, `predict`, `learn`, `report`, `demo` and `paper ...`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ except ModuleNotFoundError as missing:
     raise SystemExit(f"The command line needs {missing.name}: pip install 'tuneloss[cli]'") from None
 
 from tuneloss.cli.demo import demo
+from tuneloss.cli.fit import fit, predict
 from tuneloss.cli.learn import learn
 from tuneloss.cli.paper import paper
+from tuneloss.cli.report import report
 
 app = typer.Typer(
     help="Learn the weights of a training loss from a few trained models.",
@@ -23,8 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-app.command()(demo)
-app.command()(learn)
+for command in (fit, predict, learn, report, demo):
+    app.command()(command)
 app.add_typer(paper, name="paper")
 
 

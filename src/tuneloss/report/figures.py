@@ -23,7 +23,7 @@ def draw_best_so_far(axes: Axes, comparison: Comparison, measure: Measure) -> No
     """Mean best-so-far value by run for each method, with its 95% interval as a band."""
     for colour, curve in zip(SERIES, best_so_far_info(comparison, measure), strict=False):
         runs = np.arange(1, len(curve.mean) + 1)
-        axes.plot(runs, curve.mean, color=colour, marker="o", markersize=4, linewidth=2, label=_plain(curve.method))
+        axes.plot(runs, curve.mean, color=colour, marker="o", markersize=4, linewidth=2, label=plain(curve.method))
         if comparison.n_repeats > 1:
             axes.fill_between(
                 runs, curve.mean - curve.half, curve.mean + curve.half, color=colour, alpha=0.22, linewidth=0
@@ -45,7 +45,7 @@ def draw_weight(axes: Axes, weight: WeightRange) -> None:
     runs = np.arange(1, values.shape[1] + 1)
     for colour, (method, points) in zip(SERIES[1:], others, strict=False):
         axes.plot(runs, points.T, "o", color=colour, markersize=4, alpha=0.35, linewidth=0)
-        axes.plot([], [], "o", color=colour, markersize=4, label=_plain(method))
+        axes.plot([], [], "o", color=colour, markersize=4, label=plain(method))
     if len(values) > 1:
         axes.plot(runs, values.T, color=SERIES[0], linewidth=0.8, alpha=0.3)
     label = first if len(values) == 1 else f"{first} (median)"
@@ -56,7 +56,7 @@ def draw_weight(axes: Axes, weight: WeightRange) -> None:
         marker="o",
         markersize=4,
         linewidth=2,
-        label=_plain(label),
+        label=plain(label),
     )
     if weight.log:
         axes.set_yscale("log")
@@ -64,7 +64,7 @@ def draw_weight(axes: Axes, weight: WeightRange) -> None:
         if np.isfinite(bound):
             axes.axhline(bound, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
     axes.set_xlabel("training runs")
-    axes.set_ylabel(_plain(f"weight of {weight.name}"))
+    axes.set_ylabel(plain(f"weight of {weight.name}"))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     style(axes)
 
@@ -134,6 +134,6 @@ def save(figure: Figure, path: Path) -> Path:
     return path
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text in which a dollar sign is a dollar sign, not the start of a formula."""
     return text.replace("$", r"\$")

@@ -18,7 +18,7 @@ h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .4rem; }
 h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; }
 p { max-width: 46rem; margin: .5rem 0; }
 .about, figcaption, .caption { color: var(--soft); }
-.figures { display: grid; gap: 1.5rem 2rem;
+.figures { display: grid; gap: 1.5rem 2rem; margin-top: 1.2rem;
   grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); }
 figure { margin: 0; max-width: 36rem; }
 figure svg { display: block; width: 100%; height: auto; }
@@ -29,6 +29,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .8rem .3rem 0; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--grid); }
 th:first-child, td:first-child { text-align: left; }
+table.words th, table.words td { text-align: left; white-space: normal; vertical-align: top; min-width: 8rem; }
 tr.chosen td { font-weight: 650; }
 tr.chosen td:first-child { color: var(--accent); }
 """
@@ -51,14 +52,24 @@ def paragraphs(sentences: Iterable[str]) -> str:
     return f"<p>{escape(' '.join(sentences))}</p>"
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "", chosen: int | None = None) -> str:
-    """A table of plain text, that scrolls on its own where the page is narrow; row `chosen` stands out."""
+def table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    caption: str = "",
+    chosen: int | None = None,
+    wrap: bool = False,
+) -> str:
+    """A table of plain text, that scrolls on its own where the page is narrow; row `chosen` stands out.
+
+    wrap: cells hold sentences: they are set to the left, and broken into lines.
+    """
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
     lines = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
     body = "".join(f"<tr{' class=chosen' if i == chosen else ''}>{line}</tr>\n" for i, line in enumerate(lines))
     title = f'<p class="caption">{escape(caption)}</p>' if caption else ""
     inside = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>"
-    return f'{title}<div class="scroll"><table>{inside}</table></div>'
+    return f'{title}<div class="scroll"><table{" class=words" if wrap else ""}>{inside}</table></div>'
 
 
 def figures(drawn: Iterable[tuple[str, str]]) -> str:

@@ -105,6 +105,12 @@ def make_box(terms: Sequence[str], l2: float, features: Array) -> Box:
     return Box.from_dict({n: ranges.get(n, 1.0) if n in terms or n == "logloss" else 0.0 for n in NAMES})
 
 
+def whole_box() -> Box:
+    """All weights that a search may come to."""
+    ranges = {"l1": (0.0, math.inf), "l2": (0.0, math.inf), "uniform": (0.0, 1.0), "dropout": (0.0, math.inf)}
+    return Box.from_dict({**ranges, "logloss": 1.0})
+
+
 def search(folds: Sequence[Fold], options: Options, each: Each) -> list[Run]:
     """All runs, in order.
 

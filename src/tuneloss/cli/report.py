@@ -1,0 +1,32 @@
+"""`tuneloss report`: a page from a journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tuneloss.cli.shown import console, stoppable
+from tuneloss.errors import InvalidInput
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="Journal of a LossTuner or of `tuneloss fit`: a .jsonl file.")],
+    out: Annotated[Path | None, typer.Option(help="Page to write; beside the journal if not given.")] = None,
+) -> None:
+    """Write one HTML page about the runs of a journal: what was learned, how, why, and what to do next.
+
+    The journal is that of `LossTuner(box, journal="runs.jsonl")`, or runs.jsonl of `tuneloss fit`; nothing else is
+    needed, and it is not changed.
+    """
+    with stoppable():
+        from tuneloss.report.runs_info import read_runs
+        from tuneloss.report.runs_page import write_runs_report
+
+        info = read_runs(run)
+        try:
+            page = write_runs_report(info, out or run.with_suffix(".html"))
+        except OSError as reason:
+            raise InvalidInput(f"--out must be a file that can be written: {reason}.") from None
+        console.print(f"Report: {page}", highlight=False, soft_wrap=True)

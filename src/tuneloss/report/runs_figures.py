@@ -1,0 +1,127 @@
+"""Drawing: figures of one tuner's runs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from tuneloss.core.sample import ranges
+from tuneloss.report.figures import INK, SERIES, draw_weight, panel, plain, style
+from tuneloss.report.info import WeightRange
+from tuneloss.report.runs_info import RunsInfo, alignment, contributions, predicted_errors
+
+MOST_WEIGHTS = 12  # panels of weights, the largest parts of the loss first
+
+
+def errors_figure(info: RunsInfo) -> Figure:
+    """Validation error by run, its best so far, and what else was kept of every run, against the first run."""
+    figure, axes = panel()
+    told = [(i + 1, run) for i, run in enumerate(info.runs) if run.observation is not None]
+    x = [i for i, _ in told]
+    errors = np.array([run.observation.error for _, run in told if run.observation is not None])
+    axes.plot(x, errors, "o", color=SERIES[0], markersize=4, alpha=0.5, linewidth=0)
+    axes.step(x, np.minimum.accumulate(errors), where="post", color=SERIES[0], linewidth=2, label="validation error")
+    axes.axhline(errors[0], color=INK, linewidth=0.9, linestyle=(0, (4, 3)), label="first run")
+    for colour, name in zip(SERIES[1:], shared_info(info), strict=False):
+        values = [run.info[name] for _, run in told]
+        axes.plot(x, values, color=colour, marker="s", markersize=3, linewidth=1.2, label=plain(name))
+    if errors.min() > 0 and errors.max() > 3 * errors.min():
+        axes.set_yscale("log")
+    axes.set_xlabel("runs")
+    axes.set_ylabel("error")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(frameon=False, labelcolor=INK)
+    style(axes)
+    return figure
+
+
+def shared_info(info: RunsInfo) -> list[str]:
+    """Names of other numbers that every run with an observation has."""
+    told = [run.info for run in info.runs if run.observation is not None]
+    return [name for name in (told[0] if told else {}) if all(name in other for other in told)]
+
+
+def weights_figures(info: RunsInfo) -> dict[str, Figure]:
+    """Each free weight by run against its bounds; of many, those with the largest part in the best model's loss."""
+    runs = [run.weights for run in info.runs if run.weights is not None]
+    parts = contributions(info.best, info.box) if info.best is not None else {}
+    free = [name for name, pinned in zip(info.box.names, info.box.pinned, strict=True) if not pinned]
+    shown = sorted(free, key=lambda name: -abs(parts.get(name, 0.0)))[:MOST_WEIGHTS]
+    log = dict(zip(info.box.names, ranges(info.box).log, strict=True))
+    found = {}
+    for name in (name for name in free if name in shown and runs):
+        j = info.box.names.index(name)
+        values = np.array([[weights[name] for weights in runs]])
+        range_ = WeightRange(
+            name,
+            float(info.box.lower[j]),
+            float(info.box.upper[j]),
+            bool(log[name]) and bool((values > 0).all()),
+            {"runs": values},
+        )
+        figure, axes = panel()
+        draw_weight(axes, range_)
+        axes.set_xlabel("runs")
+        found[name] = figure
+    return found
+
+
+def predicted_figure(info: RunsInfo) -> Figure | None:
+    """Predicted against observed error of every model that was learned from."""
+    if info.learned is None or not info.learned.scale > 0:
+        return None
+    observed = np.array([o.error for o in info.observations])
+    predicted = predicted_errors(info.observations, info.learned)
+    figure, axes = panel()
+    both = np.concatenate([observed, predicted])
+    pad = 0.05 * float(np.ptp(both)) or 0.05 * max(float(np.abs(both).max()), 1e-12)
+    ends = [both.min() - pad, both.max() + pad]
+    axes.plot(ends, ends, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
+    axes.plot(observed, predicted, "o", color=SERIES[0], markersize=5, linewidth=0)
+    chosen = info.learned.argmin
+    axes.plot(observed[chosen], predicted[chosen], "o", color=SERIES[1], markersize=8, label="selected by the loss")
+    axes.set(xlim=ends, ylim=ends, xlabel="observed error", ylabel="predicted error")
+    axes.legend(frameon=False, labelcolor=INK)
+    style(axes)
+    return figure
+
+
+def contributions_figure(info: RunsInfo) -> Figure | None:
+    """Term by term, its part in the loss of the best model; of many, the largest."""
+    parts = contributions(info.best, info.box) if info.best is not None else {}
+    parts = dict(sorted(parts.items(), key=lambda item: -abs(item[1]))[:MOST_WEIGHTS])
+    if not any(parts.values()):
+        return None
+    figure, axes = panel()
+    names = list(parts)[::-1]
+    axes.barh([plain(name) for name in names], [parts[name] for name in names], color=SERIES[0], height=0.6)
+    axes.set_xlabel("weight times value, at the best model")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    style(axes)
+    axes.grid(axis="y", visible=False)
+    return figure
+
+
+def alignment_figure(info: RunsInfo) -> Figure | None:
+    """How well the loss's gradient points along the error's: with the first run's weights, and the learned ones."""
+    first = next((run.weights for run in info.runs if run.weights is not None), None)
+    if info.learned is None or first is None or all(o.gram is None for o in info.observations):
+        return None
+    figure, axes = panel()
+    x = np.arange(1, len(info.observations) + 1)
+    for colour, label, weights in (
+        (SERIES[1], "first weights", info.box.as_array(first)),
+        (SERIES[0], "learned weights", info.learned.weights),
+    ):
+        values = alignment(info.observations, weights)
+        if not all(math.isnan(v) for v in values):
+            axes.plot(x, values, color=colour, marker="o", markersize=4, linewidth=1.5, label=label)
+    axes.axhline(0, color=INK, linewidth=0.9)
+    axes.set(xlabel="models with gradients, in order", ylabel="cosine of the gradients", ylim=(-1.05, 1.05))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(frameon=False, labelcolor=INK)
+    style(axes)
+    return figure

@@ -1,0 +1,148 @@
+"""The page that reports one tuner's runs, from its journal alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from tuneloss.report import figures, html, runs_figures
+from tuneloss.report.findings import findings
+from tuneloss.report.runs_info import RunsInfo, alignment, explained, rivals
+
+
+def write_runs_report(info: RunsInfo, path: Path) -> Path:
+    """Write the page; return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(runs_page(info), encoding="utf-8")
+    return path
+
+
+def runs_page(info: RunsInfo) -> str:
+    """The page as text: what was learned, how, why, and what to do next."""
+    told = sum(run.observation is not None for run in info.runs)
+    about = f"{len(info.runs)} runs told, {told} with an observation, {len(info.observations)} of these learned from."
+    sections = [
+        html.Section("What was learned", _learned(info)),
+        html.Section("How it went", _how(info)),
+        html.Section("Why these weights", _why(info)),
+        html.Section("What to do next", _next(info)),
+        html.Section("All runs", _runs_table(info)),
+    ]
+    return html.page(info.title, about, sections)
+
+
+def _learned(info: RunsInfo) -> str:
+    best = info.best
+    if best is None or best.weights is None or best.observation is None:
+        return html.paragraphs(["No run of this journal has an observation yet."])
+    next_ = info.learned.as_dict() if info.learned is not None else {}
+    rows = []
+    for j, name in enumerate(info.box.names):
+        low, high = info.box.lower[j], info.box.upper[j]
+        span = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+        proposed = f"{next_[name]:.4g}" if name in next_ else ""
+        rows.append([name, f"{best.weights[name]:.4g}", span, proposed])
+    number = f"run {best.run + 1}" if best.run is not None else "a run"
+    first = next((run for run in info.runs if run.observation is not None), None)
+    sentences = [f"The best model is that of {number}, with a validation error of {best.observation.error:.5g}."]
+    if first is not None and first is not best and first.observation is not None and first.observation.error:
+        change = 100 * (best.observation.error / first.observation.error - 1)
+        sentences.append(f"That is {abs(change):.1f}% {'below' if change < 0 else 'above'} the first run.")
+    drawn = runs_figures.weights_figures(info)
+    shown = [
+        (figures.to_svg(figure, f"weight-{i}"), f"Weight of {name} by run; dashed: the box.")
+        for i, (name, figure) in enumerate(drawn.items())
+    ]
+    table = html.table(("term", "weight of the best run", "box", "LearnLoss now says"), rows)
+    return html.paragraphs(sentences) + table + html.figures(shown)
+
+
+def _how(info: RunsInfo) -> str:
+    if not any(run.observation is not None for run in info.runs):
+        return html.paragraphs(["Nothing to show yet."])
+    caption = "Error by run; line: the best so far. Dashed: the first run."
+    return _reference(info) + _drawn([("errors", runs_figures.errors_figure(info), caption)])
+
+
+def _reference(info: RunsInfo) -> str:
+    """Other models that the journal's first line names, such as those of plain methods."""
+    measures = list(dict.fromkeys(measure for values in info.reference.values() for measure in values))
+    rows = [
+        [name, *(f"{values[m]:.4f}" if m in values else "" for m in measures)]
+        for name, values in info.reference.items()
+    ]
+    return html.table(("model", *measures), rows) if rows else ""
+
+
+def _why(info: RunsInfo) -> str:
+    if info.learned is None:
+        return html.paragraphs(["LearnLoss has nothing to learn from yet, or found no solution."])
+    learned, observations = info.learned, info.observations
+    sentences = [
+        (
+            f"Of {len(observations)} models, the learned loss selects number {learned.argmin + 1}, "
+            f"of error {observations[learned.argmin].error:.5g}; no weights in the box select a better one."
+        ),
+        f"Loss is about {learned.scale:.4g} times the error.",
+    ]
+    tied = rivals(observations, learned)
+    if tied:
+        sentences.append(f"It likes as well: {', '.join(str(i + 1) for i in tied)} (the active constraints).")
+    else:
+        sentences.append("No other model comes near it: no constraint is active.")
+    share = explained(info)
+    if share == share:  # not NaN
+        sentences.append(f"It explains {100 * max(share, 0):.0f}% of how the models' errors differ.")
+    if learned.note:
+        sentences.append(f"Note of the solver: {learned.note}.")
+    sentences += _alignment_words(info)
+    return html.paragraphs(sentences) + _drawn(
+        [
+            ("predicted", runs_figures.predicted_figure(info), "Each model's error, and what the loss says it is."),
+            ("parts", runs_figures.contributions_figure(info), "Each term's part in the loss of the best model."),
+            (
+                "alignment",
+                runs_figures.alignment_figure(info),
+                "1: the gradient of the loss points along that of the error, so training lowers it; 0: it does not.",
+            ),
+        ]
+    )
+
+
+def _alignment_words(info: RunsInfo) -> list[str]:
+    first = next((run.weights for run in info.runs if run.weights is not None), None)
+    if first is None or info.learned is None or all(o.gram is None for o in info.observations):
+        return []
+    at = [info.observations[info.learned.argmin]]
+    before, after = (float(alignment(at, w)[0]) for w in (info.box.as_array(first), info.learned.weights))
+    return [
+        f"At the selected model the gradients of loss and error have a cosine of {before:.2f} under the first weights,",
+        f"and of {after:.2f} under the learned ones.",
+    ]
+
+
+def _next(info: RunsInfo) -> str:
+    found = findings(info)
+    if not found:
+        return html.paragraphs(["Nothing stands out: no weight at a bound, no terms that cannot be told apart."])
+    return html.table(("what", "found", "what to do"), [[one.kind, one.found, one.do] for one in found], wrap=True)
+
+
+def _runs_table(info: RunsInfo) -> str:
+    free = [name for name, pinned in zip(info.box.names, info.box.pinned, strict=True) if not pinned]
+    names = free[: runs_figures.MOST_WEIGHTS]
+    extra = runs_figures.shared_info(info)
+    rows = []
+    for i, run in enumerate(info.runs):
+        weights = [f"{run.weights[name]:.3g}" if run.weights is not None else "" for name in names]
+        error = f"{run.observation.error:.5g}" if run.observation is not None else f"failed: {run.failed}"
+        rows.append([str(i + 1), *weights, error, *(f"{run.info[n]:.5g}" if n in run.info else "" for n in extra)])
+    left_out = f" {len(free) - len(names)} more weights are not shown." if len(free) > len(names) else ""
+    chosen = info.runs.index(info.best) if info.best is not None else None
+    caption = f"The best run is marked.{left_out}"
+    return html.table(("run", *names, "validation error", *extra), rows, caption=caption, chosen=chosen)
+
+
+def _drawn(parts: list[tuple[str, Figure | None, str]]) -> str:
+    return html.figures([(figures.to_svg(figure, name), caption) for name, figure, caption in parts if figure])

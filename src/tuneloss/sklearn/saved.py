@@ -1,0 +1,84 @@
+"""A linear classifier as one file: NumPy's npz, read without pickle, so that a file from elsewhere can do no harm."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuneloss.core.checks import Array
+from tuneloss.errors import InvalidInput
+from tuneloss.sklearn.softmax import all_classes, log_probabilities
+
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class SavedModel:
+    """softmax(coef @ ((x - mean) / scale) + intercept), with the names of inputs and classes.
+
+    coef: (C, D), or (1, D) for two classes. about: anything to remember, as JSON.
+    """
+
+    names: tuple[str, ...]
+    mean: Array
+    scale: Array
+    coef: Array
+    intercept: Array
+    classes: NDArray[Any]
+    about: dict[str, Any]
+
+    def probabilities(self, x: Array) -> Array:
+        """(N, C) of inputs (N, D)."""
+        z = ((x - self.mean) / self.scale) @ self.coef.T + self.intercept
+        return np.asarray(np.exp(log_probabilities(all_classes(z))))
+
+    def save(self, path: Path) -> Path:
+        """Write the file."""
+        with path.open("wb") as file:
+            np.savez(
+                file,
+                version=np.array(VERSION),
+                names=np.array(self.names, dtype=np.str_),
+                mean=self.mean,
+                scale=self.scale,
+                coef=self.coef,
+                intercept=self.intercept,
+                classes=self.classes,
+                about=np.array(json.dumps(self.about)),
+            )
+        return path
+
+
+def load_model(path: Path) -> SavedModel:
+    """Read a file that `save` wrote; nothing in it is run."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            parts = {name: file[name] for name in file.files}
+        found = SavedModel(
+            names=tuple(str(name) for name in parts["names"]),
+            mean=np.asarray(parts["mean"], dtype=np.float64),
+            scale=np.asarray(parts["scale"], dtype=np.float64),
+            coef=np.asarray(parts["coef"], dtype=np.float64),
+            intercept=np.asarray(parts["intercept"], dtype=np.float64),
+            classes=parts["classes"],
+            about=json.loads(str(parts["about"])),
+        )
+        version = int(parts["version"])
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as reason:
+        raise InvalidInput(
+            f"`{path}` must be a model that `tuneloss fit` saved; found something else ({reason})."
+        ) from None
+    if version != VERSION:
+        raise InvalidInput(f"`{path}` must have format version {VERSION}; found {version}. Another tuneloss wrote it.")
+    d, rows = len(found.names), 1 if len(found.classes) == 2 else len(found.classes)
+    sizes = [found.mean.shape, found.scale.shape, found.coef.shape, found.intercept.shape]
+    finite = all(np.isfinite(part).all() for part in (found.mean, found.scale, found.coef, found.intercept))
+    if sizes != [(d,), (d,), (rows, d), (rows,)] or len(found.classes) < 2 or not finite:
+        raise InvalidInput(f"`{path}` must hold finite numbers of fitting shapes; found {sizes}. The file is damaged.")
+    return found

@@ -1,0 +1,188 @@
+"""`tuneloss fit`, `predict` and `report`, as a user runs them; and what they refuse before any work is done."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.metrics import log_loss
+from typer.testing import CliRunner
+
+from tests.test_cli import tuneloss
+from tuneloss.cli import app
+from tuneloss.cli.tables import read
+from tuneloss.sklearn.saved import load_model
+
+
+@pytest.fixture(scope="module")
+def flowers():
+    """Iris as a table with text labels."""
+    found = load_iris(as_frame=True)
+    frame = found.data.rename(columns=lambda name: name.replace(" (cm)", ""))
+    return frame.assign(kind=found.target_names[found.target])
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory, flowers):
+    folder = tmp_path_factory.mktemp("fit")
+    flowers.to_csv(folder / "iris.csv", index=False)
+    return folder, tuneloss("fit", "iris.csv", "--target", "kind", cwd=folder)
+
+
+def refused(*arguments) -> str:
+    """What is said where a command ends with exit code 1."""
+    done = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert done.exit_code == 1, done.output
+    assert "Traceback" not in done.output
+    return " ".join(done.stderr.split())
+
+
+def test_fit_shows_a_table_and_writes_model_runs_and_report(fitted):
+    folder, done = fitted
+    assert done.returncode == 0, done.stderr
+    for name in ("no regularizer", "L2 path (LogisticRegressionCV)", "tuned"):
+        assert name in done.stdout
+    assert "fitting" in done.stderr  # the progress bar
+    out = folder / "tuneloss-fit"
+    assert sorted(path.name for path in out.iterdir()) == ["model.npz", "report.html", "runs.jsonl"]
+    assert "no regularizer" in (out / "report.html").read_text(encoding="utf-8")
+    assert "Report: tuneloss-fit/report.html" in done.stdout.replace("\\", "/")
+
+
+def test_predict_says_what_the_model_says(fitted, flowers):
+    """Columns in any order; one that the model does not know is not looked at. And it is a good model."""
+    folder, _ = fitted
+    shuffled = flowers[["kind", *reversed(flowers.columns[:4])]].assign(note="text")
+    shuffled.to_csv(folder / "shuffled.csv", index=False)
+    done = tuneloss("predict", "tuneloss-fit/model.npz", "shuffled.csv", "--out", "predicted.csv", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    predicted = pd.read_csv(folder / "predicted.csv")
+    model = load_model(folder / "tuneloss-fit" / "model.npz")
+    expected = model.probabilities(flowers[list(model.names)].to_numpy())
+    np.testing.assert_allclose(predicted.iloc[:, 1:], expected, atol=1e-5)
+    assert (predicted["predicted"] == flowers["kind"]).mean() > 0.9
+    assert log_loss(flowers["kind"], expected) < 0.2
+    again = tuneloss("predict", "tuneloss-fit/model.npz", "shuffled.csv", cwd=folder)
+    assert again.stdout == (folder / "predicted.csv").read_text()
+
+
+def test_the_report_can_be_made_anew_from_the_runs_alone(fitted):
+    folder, _ = fitted
+    done = tuneloss("report", "tuneloss-fit/runs.jsonl", "--out", "again.html", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "again.html").read_text() == (folder / "tuneloss-fit" / "report.html").read_text()
+
+
+def test_json_for_machines(tmp_path, flowers):
+    """The same numbers, and nothing else on standard output; Parquet gives what CSV gives."""
+    flowers.to_parquet(tmp_path / "iris.parquet")
+    flowers.to_csv(tmp_path / "iris.csv", index=False)
+    found = []
+    for name in ("iris.parquet", "iris.csv"):
+        done = tuneloss("fit", name, "--target", "kind", "--json", "--out", "out", cwd=tmp_path)
+        found.append(json.loads(done.stdout))
+    assert found[0]["weights"] == found[1]["weights"]
+    assert 0 < found[0]["models"]["tuned"]["test log loss"] < 0.3
+    assert found[0]["report"].endswith("report.html")
+
+
+def test_embedded_sets_and_npz_files(tmp_path):
+    done = CliRunner().invoke(app, ["fit", "wine", "--out", str(tmp_path / "wine"), "--json"])
+    assert done.exit_code == 0, done.output
+    x, y = load_iris(return_X_y=True)
+    np.savez(tmp_path / "iris.npz", features=x.astype(np.float16), labels=y)
+    done = CliRunner().invoke(app, ["fit", str(tmp_path / "iris.npz"), "--out", str(tmp_path / "iris"), "--json"])
+    assert done.exit_code == 0, done.output
+    model = load_model(tmp_path / "iris" / "model.npz")
+    assert model.classes.tolist() == [0, 1, 2]
+    done = CliRunner().invoke(app, ["predict", str(tmp_path / "iris" / "model.npz"), str(tmp_path / "iris.npz")])
+    assert done.output.splitlines()[0] == "predicted,p(0),p(1),p(2)"
+    assert len(done.output.splitlines()) == 151
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_files_are_checked_before_work_starts(tmp_path):
+    """A missing file or column, no target, a constant one, one row, text among numbers, missing values, two names."""
+    rows = "".join(f"{i},{i % 7},{'ab'[i % 2]}\n" for i in range(40))
+    good = write(tmp_path / "good.csv", "x,z,kind\n" + rows)
+    out = ("--out", tmp_path / "out")
+    assert "No such file" in refused("fit", tmp_path / "none.csv", "--target", "kind", *out)
+    assert "must be a file that can be read" in refused("fit", tmp_path, "--target", "kind", *out)
+    assert "has no column 'sort'; it has 'x', 'z', 'kind'" in refused("fit", good, "--target", "sort", *out)
+    assert "Name it: --target kind" in refused("fit", good, *out)
+    assert "must hold numbers; found 'a' (string) at row 1" in refused("fit", good, "--target", "x", *out)
+    constant = write(tmp_path / "constant.csv", "x,kind\n" + "1,a\n2,a\n" * 5)
+    assert "at least 2 classes; found one, a, in 10 rows" in refused("fit", constant, "--target", "kind", *out)
+    one = write(tmp_path / "one.csv", "x,kind\n1,a\n")
+    assert "at least 6 rows; found 1" in refused("fit", one, "--target", "kind", *out)
+    text = write(tmp_path / "text.csv", "x,kind\n" + "1,a\n?,b\n" * 5)
+    assert "Column 'x' of text.csv must hold numbers; found '?'" in refused("fit", text, "--target", "kind", *out)
+    gap = write(tmp_path / "gap.csv", "x,z,kind\n" + "1,2,a\n,3,b\n" * 5)
+    message = refused("fit", gap, "--target", "kind", *out)
+    assert "5 missing or infinite values, the first in column 'x' at row 2" in message
+    unlabelled = write(tmp_path / "unlabelled.csv", "x,kind\n" + "1,1\n2,2\n3,\n" * 5)
+    assert "'kind' of unlabelled.csv has 5 missing ones" in refused("fit", unlabelled, "--target", "kind", *out)
+    real = write(tmp_path / "real.csv", "x,y\n" + "".join(f"{i},{i / 7}\n" for i in range(30)))
+    assert "for classification" in refused("fit", real, "--target", "y", *out)
+    own = write(tmp_path / "own.csv", "x,y\n" + "".join(f"{i},{i}\n" for i in range(30)))
+    assert "An identifier?" in refused("fit", own, "--target", "y", *out)
+    rare = write(tmp_path / "rare.csv", "x,kind\n" + "1,a\n2,b\n" * 6 + "3,c\n")
+    assert "found fewer for c (1)" in refused("fit", rare, "--target", "kind", *out)
+    twice = write(tmp_path / "twice.csv", "x,x,kind\n" + "1,2,a\n3,4,b\n" * 6)
+    assert "has 'x' twice" in refused("fit", twice, "--target", "kind", *out)
+    alone = write(tmp_path / "alone.csv", "kind\n" + "a\nb\n" * 6)
+    assert "must have rows and input columns" in refused("fit", alone, "--target", "kind", *out)
+    ragged = write(tmp_path / "ragged.csv", "x,kind\n1,a\n2\n")
+    assert "must be a CSV file" in refused("fit", ragged, "--target", "kind", *out)
+    assert "must be a Parquet file" in refused("fit", write(tmp_path / "x.parquet", "no"), "--target", "kind", *out)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_large_file_is_refused_by_its_size_alone(tmp_path):
+    """2 GB that take no room on the disk: it is not read."""
+    with (tmp_path / "large.csv").open("wb") as file:
+        file.truncate(2 * 10**9)
+    message = refused("fit", tmp_path / "large.csv", "--target", "kind")
+    assert "at most 1 GB" in message
+    assert "has 2 GB" in message
+
+
+def test_npz_files_are_read_without_pickle(tmp_path):
+    np.savez(tmp_path / "objects.npz", features=np.array([{}], dtype=object), labels=[0])
+    assert "without pickled objects" in refused("fit", tmp_path / "objects.npz")
+    np.savez(tmp_path / "other.npz", a=np.zeros(3))
+    assert "found a (3,)" in refused("fit", tmp_path / "other.npz")
+    np.savez(tmp_path / "short.npz", X=np.zeros((4, 2)), y=[0, 1])
+    assert "an array of 4 labels" in refused("fit", tmp_path / "short.npz")
+
+
+def test_models_are_checked(tmp_path, fitted, flowers):
+    folder, _ = fitted
+    good = folder / "tuneloss-fit" / "model.npz"
+    assert "must be a model that `tuneloss fit` saved" in refused("predict", write(tmp_path / "m.npz", "x"), "iris")
+    parts = dict(np.load(good))
+    np.savez(tmp_path / "cut.npz", **(parts | {"coef": parts["coef"][:, :2]}))
+    assert "fitting shapes" in refused("predict", tmp_path / "cut.npz", "iris")
+    np.savez(tmp_path / "new.npz", **(parts | {"version": np.array(2)}))
+    assert "format version 1; found 2" in refused("predict", tmp_path / "new.npz", "iris")
+    flowers.drop(columns=["sepal width"]).to_csv(tmp_path / "less.csv", index=False)
+    assert "it has no 'sepal width'" in refused("predict", good, tmp_path / "less.csv")
+
+
+def test_a_column_can_be_left_out(tmp_path, flowers):
+    flowers.assign(row=[f"n{i}" for i in range(150)]).to_csv(tmp_path / "iris.csv", index=False)
+    path = str(tmp_path / "iris.csv")
+    assert "--drop row" in refused("fit", path, "--target", "kind", "--out", tmp_path / "out")
+    assert read(path, "kind", ["row"], 1.0).names == tuple(flowers.columns[:4])
+
+
+def test_booleans_and_whole_numbers_are_numbers(tmp_path):
+    path = write(tmp_path / "b.csv", "x,z,kind\n" + "true,1,0\nfalse,2,1\n" * 4)
+    data = read(str(path), "kind", [], 1.0)
+    np.testing.assert_array_equal(data.x[:2], [[1, 1], [0, 2]])
+    np.testing.assert_array_equal(data.y[:2], [0, 1])

@@ -1,0 +1,199 @@
+"""The page about a tuner's runs: its numbers, its words, and how a browser shows it."""
+
+import math
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from tuneloss import Box, LossTuner, Observation
+from tuneloss.errors import InvalidInput, JournalError
+from tuneloss.report.findings import findings
+from tuneloss.report.runs_info import (
+    alignment,
+    alike,
+    bounds_met,
+    contributions,
+    explained,
+    predicted_errors,
+    read_runs,
+    rivals,
+    runs_info,
+)
+from tuneloss.report.runs_page import runs_page, write_runs_report
+
+BOX = Box.from_dict({"l2": (0.01, 1000.0), "smooth": (0.0, 1000.0), "fit": 1.0})
+
+
+def train(weights, seed=0):
+    """Ridge regression with a smoothness penalty, as in the README."""
+    rng = np.random.default_rng(seed)
+    x, x_val = rng.normal(size=(60, 40)), rng.normal(size=(60, 40))
+    y, y_val = (data @ np.sin(np.arange(40) / 6) + 3 * rng.normal(size=60) for data in (x, x_val))
+    D = np.diff(np.eye(40), axis=0)
+    params = np.linalg.solve(x.T @ x + weights["l2"] * np.eye(40) + weights["smooth"] * D.T @ D, x.T @ y)
+    fit, jump, miss = x @ params - y, D @ params, x_val @ params - y_val
+    features = {"l2": params @ params, "smooth": jump @ jump, "fit": fit @ fit}
+    jacobian = 2 * np.column_stack([params, D.T @ jump, x.T @ fit])
+    return Observation.from_gradients(miss @ miss, features, gradient=2 * x_val.T @ miss, jacobian=jacobian)
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory):
+    """Six runs, one of which failed, with a test error each."""
+    path = tmp_path_factory.mktemp("runs") / "ridge.jsonl"
+    tuner = LossTuner(BOX, journal=path)
+    for i in range(6):
+        weights = tuner.ask()
+        if i == 3:
+            tuner.tell(weights, failed="diverged <script>")
+        else:
+            tuner.tell(weights, train(weights), info={"test error": train(weights, seed=1).error})
+    return path
+
+
+@pytest.fixture(scope="module")
+def info(journal):
+    return read_runs(journal)
+
+
+def test_what_the_page_says_is_what_learn_loss_and_the_journal_say(info, journal):
+    tuner = LossTuner(BOX, journal=journal)
+    tuner.ask()
+    np.testing.assert_allclose(info.learned.weights, tuner.learned.weights)
+    assert info.best.weights == tuner.best.weights
+    page = runs_page(info)
+    assert f"a validation error of {tuner.best.observation.error:.5g}" in page
+    assert "6 runs told, 5 with an observation" in page
+
+
+def test_reading_does_not_change_the_journal(journal):
+    before = journal.read_bytes()
+    read_runs(journal)
+    assert journal.read_bytes() == before
+    assert sorted(path.name for path in journal.parent.iterdir()) == ["ridge.jsonl"]
+
+
+def test_predictions_contributions_and_alignment_are_those_of_the_definitions(info):
+    o = info.observations[0]
+    weights = info.learned.weights
+    assert predicted_errors([o], info.learned)[0] == pytest.approx(weights @ o.features / info.learned.scale)
+    parts = contributions(info.best, BOX)
+    assert sum(parts.values()) == pytest.approx(BOX.as_array(info.best.weights) @ info.best.observation.features)
+    exact = Observation.from_gradients(1.0, [1.0, 2.0], gradient=[3.0, 4.0], jacobian=[[3.0, 0.0], [4.0, 0.0]])
+    assert alignment([exact], np.array([1.0, 5.0]))[0] == pytest.approx(1)
+    assert alignment([exact], np.array([-1.0, 0.0]))[0] == pytest.approx(-1)
+    assert math.isnan(alignment([Observation(1.0, [1.0])], np.ones(1))[0])
+
+
+def test_a_loss_that_is_the_error_explains_all_of_it():
+    rng = np.random.default_rng(0)
+    box = Box.from_dict({"a": (0.0, 10.0), "b": 1.0})
+    tuner = LossTuner(box)
+    for _ in range(5):
+        features = rng.random(2)
+        tuner.tell({"a": 1.0, "b": 1.0}, Observation(2 * (3 * features[0] + features[1]), features))
+    assert explained(runs_info("exact", box, tuner.history)) == pytest.approx(1)
+
+
+def test_bounds_and_rivals_and_terms_alike_are_found():
+    box = Box.from_dict({"a": (0.0, 2.0), "b": (0.5, 1.0), "c": 1.0})
+    assert bounds_met(np.array([0.0, 1.0, 1.0]), box) == {"a": "lower", "b": "upper"}
+    assert bounds_met(np.array([1.0, 0.7, 1.0]), box) == {}
+    assert bounds_met(np.array([0.0, 1.0]), Box.simplex(["x", "y"])) == {"x": "lower"}
+    jacobian = [[1.0, 2.0, 0.0], [1.0, 2.0, 1.0], [0.0, 0.0, 5.0]]
+    same = Observation.from_gradients(1.0, [1.0, 2.0, 3.0], gradient=[1.0, 0.0, 1.0], jacobian=jacobian)
+    ((one, other, cosine),) = alike([same], box)
+    assert (one, other) == ("a", "b")
+    assert cosine == pytest.approx(1)
+    tied = runs_info("tied", box, _told(box, [same, same]))
+    assert rivals(tied.observations, tied.learned) == [0]
+
+
+def _told(box, observations, weights=None):
+    tuner = LossTuner(box)
+    for o in observations:
+        tuner.tell(weights or {"a": 1.0, "b": 0.7, "c": 1.0}, o)
+    return tuner.history
+
+
+def test_findings_are_said_in_words_with_the_number(info):
+    found = {one.kind: one for one in findings(info)}
+    assert found["failed runs"].found == "1 of 6 runs failed, the last one so: diverged <script>."
+    assert "l2 is at its lower bound, 0.01" in found["weight at its bound"].found
+    box = Box.from_dict({"a": (0.0, 2.0), "b": (0.5, 1.0), "c": 1.0})
+    few = findings(runs_info("few", box, _told(box, [Observation(1.0, [1.0, 2.0, 3.0])])))
+    assert "1 model without gradients cannot determine 2 weights" in few[0].found
+    noise = [Observation(e, [1.0, 1.0 + 1e-3 * e, 1.0]) for e in (1.0, 5.0, 2.0, 9.0)]
+    assert any(one.kind == "poor fit" for one in findings(runs_info("noise", box, _told(box, noise))))
+    opposite = [Observation(e, [1.0, 1.0, 1000.0 - e], metric=e) for e in (1.0, 500.0, 999.0)]
+    kinds = {one.kind for one in findings(runs_info("opposite", box, _told(box, opposite)))}
+    assert kinds & {"scale near 0", "poor fit"}
+
+
+def test_text_of_users_is_escaped(info):
+    page = runs_page(info)
+    assert "<script" not in page
+    assert "diverged &lt;script&gt;" in page
+
+
+def test_a_journal_without_any_observation_has_a_page_too(tmp_path):
+    tuner = LossTuner(BOX, journal=tmp_path / "failed.jsonl")
+    tuner.tell(tuner.ask(), failed="out of memory")
+    page = runs_page(read_runs(tmp_path / "failed.jsonl"))
+    assert "No run of this journal has an observation yet" in page
+    assert "out of memory" in page
+
+
+def test_files_that_are_no_journals_are_refused(tmp_path, journal):
+    with pytest.raises(JournalError, match="must be a file that can be read"):
+        read_runs(tmp_path / "missing.jsonl")
+    (tmp_path / "text.jsonl").write_text("hello\n")
+    with pytest.raises(JournalError, match="line 1 is not"):
+        read_runs(tmp_path / "text.jsonl")
+    LossTuner(BOX, journal=tmp_path / "empty.jsonl")
+    with pytest.raises(InvalidInput, match="at least one run"):
+        read_runs(tmp_path / "empty.jsonl")
+
+
+def test_a_hundred_weights_still_make_a_page_of_some_size(tmp_path):
+    """The largest parts of the loss are shown, and it says how many are not."""
+    rng = np.random.default_rng(0)
+    box = Box.from_dict({**{f"w{j}": (0.0, 1.0) for j in range(100)}, "logloss": 1.0})
+    tuner = LossTuner(box, journal=tmp_path / "many.jsonl")
+    for _ in range(3):
+        jacobian = rng.normal(size=(200, 101))
+        o = Observation.from_gradients(rng.random() + 1, rng.random(101), rng.normal(size=200), jacobian)
+        tuner.tell(tuner.ask(), o)
+    page = runs_page(read_runs(tmp_path / "many.jsonl"))
+    assert "88 more weights are not shown" in page
+    assert len(page) < 1_000_000
+
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PROBE = """<script>addEventListener("load", () => {
+  const drawn = [...document.querySelectorAll("figure svg")].filter(
+    s => s.getBoundingClientRect().height > 100 && s.querySelectorAll("path").length > 5);
+  const wide = document.documentElement.scrollWidth > innerWidth + 1;
+  document.body.dataset.probe = JSON.stringify([drawn.length, wide, getComputedStyle(document.body).backgroundColor]);
+})</script>"""
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (1200, True), (400, False)])
+def test_a_browser_draws_every_figure_without_complaint(info, tmp_path, width, dark):
+    """In light and dark, wide and as narrow as a phone: no message on the console, and nothing wider than the page."""
+    page = write_runs_report(info, tmp_path / "report.html")
+    text = page.read_text()
+    page.write_text(text.replace("</body>", PROBE + "</body>"))
+    scheme = "--blink-settings=preferredColorScheme=0" if dark else "--blink-settings=preferredColorScheme=1"
+    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", scheme]
+    command += [f"--window-size={width},900", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri()]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert "CONSOLE" not in shown.stderr
+    drawn, wide, ground = re.search(r'data-probe="\[(\d+),(\w+),&quot;(.*?)&quot;\]"', shown.stdout).groups()
+    assert int(drawn) == text.count("<figure>") >= 5
+    assert wide == "false"
+    assert ground == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
