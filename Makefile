@@ -7,7 +7,7 @@ STAMP := $(VENV)/.stamp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test lint format check bench clean
+.PHONY: help setup run test lint format check docs bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,12 +39,17 @@ format: setup ## let ruff rewrite the code: safe fixes and format
 
 check: lint test ## all that must pass before a change goes in
 
-bench: setup ## speed of learn_loss, of tuning inside one run, of the paper's trainer and of all tuners
+docs: setup ## the pages as HTML, in docs/_build
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b html docs docs/_build
+	@echo "Pages: docs/_build/index.html"
+
+bench: setup ## speed of learn_loss, of tuning inside one run, of the paper's trainer, of all tuners; scikit-learn
 	$(BIN)/python benchmarks/learn_loss.py
 	$(BIN)/python benchmarks/online.py
 	$(BIN)/python benchmarks/trainer.py
 	$(BIN)/python benchmarks/tuners.py
+	$(BIN)/python benchmarks/sklearn.py
 
 clean: ## remove .venv, caches and builds
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -2,11 +2,11 @@
 
     python benchmarks/sklearn.py [--sets digits breast_cancer tf_flowers ...] [--repeats 5]
 
-One thread. Each method runs in a process of its own, on the same split: the first of a features file in TUNELOSS_DATA is
-its own (training and validation examples together against test), all others are drawn, stratified, of the same sizes;
-the tables of scikit-learn, standardised, have 60% for training. The grid (SAGA, 10 Cs, 3 ratios of L1 to L2, 5 folds) is
-run in full on the tables; on image features, where it takes hours, one of its folds is timed at three of its Cs, and
-that time multiplied.
+One thread. Each method runs in a process of its own, on the same split: the first of a features file in TUNELOSS_DATA
+is its own (training and validation examples together against test), all others are drawn, stratified, of the same
+sizes; the tables of scikit-learn, standardised, have 60% for training. The grid (SAGA, 10 Cs, 3 ratios of L1 to L2, 5
+folds) is run in full on the tables; on image features, where it takes hours, one of its folds is timed at three of its
+Cs, and that time multiplied.
 """
 
 from __future__ import annotations

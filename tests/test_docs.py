@@ -1,0 +1,76 @@
+"""Code in the pages runs as it stands, and numbers in it are true."""
+
+import io
+import math
+import re
+import warnings
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = sorted(page.name for page in DOCS.glob("*.md") if "```python" in page.read_text(encoding="utf-8"))
+
+
+def names_of_online() -> dict:
+    """What the fragment of online.md takes as given: a model, loaders, and the names it imports."""
+    torch = pytest.importorskip("torch")
+    import tuneloss.torch
+
+    def log_loss(model, batch):
+        return torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+    torch.manual_seed(0)
+    data = torch.utils.data.TensorDataset(torch.randn(40, 6), torch.randint(0, 3, (40,)))
+    loader = torch.utils.data.DataLoader(data, batch_size=10)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    names = {name: getattr(tuneloss.torch, name) for name in tuneloss.torch.__all__}
+    own = {
+        "math": math,
+        "model": model,
+        "log_loss": log_loss,
+        "hflip": lambda x: x.flip(-1),
+        "train_loader": loader,
+        "val_loader": loader,
+        "epochs": 2,
+        "optimizer": torch.optim.SGD(model.parameters(), lr=0.01),
+    }
+    return names | own
+
+
+def run(page: str) -> tuple[dict, str]:
+    """The names that a page's programs define, one after the other, and what they print."""
+    names = names_of_online() if page == "online.md" else {}
+    printed = io.StringIO()
+    with redirect_stdout(printed), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for code in re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL):
+            exec(code, names)
+    return names, printed.getvalue()
+
+
+def test_there_are_pages_with_code():
+    assert {"start.md", "scikit.md", "online.md", "terms.md", "troubleshooting.md"} <= set(PAGES)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "troubleshooting.md"])
+def test_code_runs(page):
+    optuna = pytest.importorskip("optuna")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    run(page)
+
+
+def test_the_warning_about_small_validation_sets_is_true():
+    """Validation log loss far below knowing nothing, test log loss above it, as the page says."""
+    names, printed = run("troubleshooting.md")
+    validation, test = (float(number) for number in printed.split())
+    assert validation == pytest.approx(0.57, abs=0.005)
+    assert test == pytest.approx(0.86, abs=0.005)
+    assert names["best"].observation.error == validation < math.log(2) < test
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in DOCS.glob("*.md"):
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (DOCS / target).exists(), f"{page.name}: {target}"
