@@ -19,6 +19,7 @@ from tuneloss.report.runs_info import (
     explained,
     predicted_errors,
     read_runs,
+    regularizer,
     rivals,
     runs_info,
 )
@@ -197,3 +198,38 @@ def test_a_browser_draws_every_figure_without_complaint(info, tmp_path, width, d
     assert int(drawn) == text.count("<figure>") >= 5
     assert wide == "false"
     assert ground == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
+
+
+def test_an_online_run_has_a_page_with_its_learned_regularizer(tmp_path):
+    """The curve is the function that the term itself computes, up to a constant."""
+    torch = pytest.importorskip("torch")
+    from tuneloss.torch import ConvexPiecewiseLinear, LinearLoss, OnlineTuner
+
+    torch.manual_seed(0)
+    x, y = torch.randn(60, 8), torch.randint(0, 3, (60,))
+    train, validation = ([(x[i], y[i])] for i in (slice(0, 30), slice(30, 60)))
+    model = torch.nn.Linear(8, 3)
+
+    def log_loss(model, batch):
+        return torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+    learned = ConvexPiecewiseLinear(6)
+    loss = LinearLoss({"logloss": log_loss, "r": learned}, box={"logloss": 1.0, "r": (0, math.inf)})
+    tuner = OnlineTuner(model, loss, error=log_loss, train=train, validation=validation, start="now")
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    for _ in range(12):
+        optimizer.zero_grad()
+        (loss(model, train[0]) if learned.placed else log_loss(model, train[0])).backward()
+        optimizer.step()
+        tuner.step()
+    path = tuner.write_journal(tmp_path / "online.jsonl")
+    info = read_runs(path)
+    page = runs_page(info)
+    assert "The learned regularizer r of the best run" in page
+    positions, values = regularizer(info, "r")
+    hinges = [info.best.weights[f"r/{side}{j}"] for side in ("right", "left") for j in range(6)]
+    computed = [float(learned.total({"weight": torch.tensor([[float(p)]])}, hinges)) for p in positions]
+    np.testing.assert_allclose(values - values[0], np.array(computed) - computed[0], atol=1e-5)
+    assert len(info.runs) == 12
+    with pytest.raises(JournalError, match="must be a new file"):
+        tuner.write_journal(path)

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from tuneloss.core.sample import ranges
 from tuneloss.report.figures import INK, SERIES, draw_weight, panel, plain, style
 from tuneloss.report.info import WeightRange
-from tuneloss.report.runs_info import RunsInfo, alignment, contributions, predicted_errors
+from tuneloss.report.runs_info import RunsInfo, alignment, contributions, predicted_errors, regularizer
 
 MOST_WEIGHTS = 12  # panels of weights, the largest parts of the loss first
 
@@ -44,11 +44,18 @@ def shared_info(info: RunsInfo) -> list[str]:
     return [name for name in (told[0] if told else {}) if all(name in other for other in told)]
 
 
+def free_names(info: RunsInfo) -> list[str]:
+    """Names of the weights that are not pinned and not those of hinges, which mean something only together."""
+    hinges = tuple(f"{term}/{side}" for term in info.knots for side in ("right", "left"))
+    names = zip(info.box.names, info.box.pinned, strict=True)
+    return [name for name, pinned in names if not pinned and not name.startswith(hinges or ("\0",))]
+
+
 def weights_figures(info: RunsInfo) -> dict[str, Figure]:
     """Each free weight by run against its bounds; of many, those with the largest part in the best model's loss."""
     runs = [run.weights for run in info.runs if run.weights is not None]
     parts = contributions(info.best, info.box) if info.best is not None else {}
-    free = [name for name, pinned in zip(info.box.names, info.box.pinned, strict=True) if not pinned]
+    free = free_names(info)
     shown = sorted(free, key=lambda name: -abs(parts.get(name, 0.0)))[:MOST_WEIGHTS]
     log = dict(zip(info.box.names, ranges(info.box).log, strict=True))
     found = {}
@@ -66,6 +73,22 @@ def weights_figures(info: RunsInfo) -> dict[str, Figure]:
         draw_weight(axes, range_)
         axes.set_xlabel("runs")
         found[name] = figure
+    return found
+
+
+def regularizer_figures(info: RunsInfo) -> dict[str, Figure]:
+    """Each learned regularizer of the best run, as a curve over the value of a parameter."""
+    found = {}
+    for term in info.knots:
+        curve = regularizer(info, term)
+        if curve is None:
+            continue
+        figure, axes = panel()
+        axes.plot(*curve, color=SERIES[0], linewidth=2)
+        axes.set_xlabel("value of a parameter")
+        axes.set_ylabel(plain(f"penalty by {term}"))
+        style(axes)
+        found[term] = figure
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,8 @@ class RunsInfo:
     observed: the runs that LearnLoss looks at: those with gradients, if there are any.
     learned: None if there is no observation, or no solution.
     reference: numbers of other models to compare with: {model: {measure: value}}.
+    knots: where the slopes of learned regularizers change: {term: positions}; their weights are named term/right0 ...
+        and term/left0 ...
     """
 
     title: str
@@ -36,6 +38,7 @@ class RunsInfo:
     observed: tuple[Run, ...]
     learned: LearnedLoss | None
     reference: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    knots: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @property
     def best(self) -> Run | None:
@@ -51,7 +54,7 @@ class RunsInfo:
 def read_runs(path: Path) -> RunsInfo:
     """The runs of a journal. Nothing is written.
 
-    Its first line may have, beside the box, a `title` and a `reference`, as in `RunsInfo`.
+    Its first line may have, beside the box, a `title`, a `reference` and `knots`, as in `RunsInfo`.
     """
     header, records = read_lines(path)
     if "box" not in header:
@@ -59,13 +62,13 @@ def read_runs(path: Path) -> RunsInfo:
     with reading(f"The first line of {path}"):
         title, reference = str(header.get("title", path.stem)), header.get("reference", {})
         known = {str(m): {str(k): float(v) for k, v in values.items()} for m, values in reference.items()}
+        knots = {str(term): [float(a) for a in row] for term, row in header.get("knots", {}).items()}
     box = Box.from_state_dict(header["box"])
-    return runs_info(title, box, [Run.from_dict(record) for record in records], known)
+    info = runs_info(title, box, [Run.from_dict(record) for record in records])
+    return replace(info, reference=known, knots=knots)
 
 
-def runs_info(
-    title: str, box: Box, runs: Sequence[Run], reference: Mapping[str, Mapping[str, float]] | None = None
-) -> RunsInfo:
+def runs_info(title: str, box: Box, runs: Sequence[Run]) -> RunsInfo:
     """What there is to say of these runs."""
     if not runs:
         raise InvalidInput("A report needs at least one run; found none. Tell the tuner the first one.")
@@ -77,7 +80,7 @@ def runs_info(
         learned = learn_loss(found, box) if found else None
     except SolverError:
         learned = None
-    return RunsInfo(title, box, tuple(runs), observed, learned, reference or {})
+    return RunsInfo(title, box, tuple(runs), observed, learned)
 
 
 def contributions(run: Run, box: Box) -> dict[str, float]:
@@ -85,6 +88,19 @@ def contributions(run: Run, box: Box) -> dict[str, float]:
     if run.weights is None or run.observation is None:
         return {}
     return {name: run.weights[name] * float(f) for name, f in zip(box.names, run.observation.features, strict=True)}
+
+
+def regularizer(info: RunsInfo, term: str) -> tuple[Array, Array] | None:
+    """A learned regularizer of the best run: positions, a little beyond its knots, and values less the least one."""
+    best, knots = info.best, np.array(info.knots[term])
+    names = [[f"{term}/{side}{j}" for j in range(len(knots))] for side in ("right", "left")]
+    if best is None or best.weights is None or not all(name in best.weights for side in names for name in side):
+        return None
+    right, left = (np.array([best.weights[name] for name in side]) for side in names)
+    pad = 0.05 * float(np.ptp(knots)) or 1.0
+    x = np.concatenate([[knots[0] - pad], knots, [knots[-1] + pad]])
+    r = np.maximum(x[:, None] - knots, 0) @ right + np.maximum(knots - x[:, None], 0) @ left
+    return x, r - r.min()
 
 
 def predicted_errors(observations: Sequence[Observation], learned: LearnedLoss) -> Array:

@@ -38,7 +38,10 @@ def _learned(info: RunsInfo) -> str:
         return html.paragraphs(["No run of this journal has an observation yet."])
     next_ = info.learned.as_dict() if info.learned is not None else {}
     rows = []
+    shown_names = runs_figures.free_names(info)
     for j, name in enumerate(info.box.names):
+        if name not in shown_names and not info.box.pinned[j]:
+            continue
         low, high = info.box.lower[j], info.box.upper[j]
         span = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
         proposed = f"{next_[name]:.4g}" if name in next_ else ""
@@ -53,6 +56,10 @@ def _learned(info: RunsInfo) -> str:
     shown = [
         (figures.to_svg(figure, f"weight-{i}"), f"Weight of {name} by run; dashed: the box.")
         for i, (name, figure) in enumerate(drawn.items())
+    ]
+    shown += [
+        (figures.to_svg(figure, f"regularizer-{i}"), f"The learned regularizer {name} of the best run.")
+        for i, (name, figure) in enumerate(runs_figures.regularizer_figures(info).items())
     ]
     table = html.table(("term", "weight of the best run", "box", "LearnLoss now says"), rows)
     return html.paragraphs(sentences) + table + html.figures(shown)
@@ -130,7 +137,7 @@ def _next(info: RunsInfo) -> str:
 
 
 def _runs_table(info: RunsInfo) -> str:
-    free = [name for name, pinned in zip(info.box.names, info.box.pinned, strict=True) if not pinned]
+    free = runs_figures.free_names(info)
     names = free[: runs_figures.MOST_WEIGHTS]
     extra = runs_figures.shared_info(info)
     rows = []

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +30,7 @@ from tuneloss.torch.observe import observe
 from tuneloss.torch.passes import Error
 from tuneloss.torch.penalties import L2
 from tuneloss.torch.piecewise import ConvexPiecewiseLinear
+from tuneloss.torch.record import write_journal
 from tuneloss.torch.select import Select, trainable
 from tuneloss.torch.wrappers import bare
 
@@ -206,6 +209,10 @@ class OnlineTuner:
         bare(self.model).load_state_dict(self._best_model)
         self.loss.set_weights(best.weights)
         return best
+
+    def write_journal(self, path: str | os.PathLike[str]) -> Path:
+        """Write all steps to a new file, of which `tuneloss report` makes a page."""
+        return write_journal(path, self.loss, self._history, self._observations)
 
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to go on, the loss's state and the best model included; safe for `weights_only=True`."""

@@ -1,0 +1,35 @@
+"""An online run as a journal, of which `tuneloss report` makes a page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from tuneloss.core.journal import Journal
+from tuneloss.core.observation import Observation
+from tuneloss.core.runs import Run
+from tuneloss.errors import JournalError
+from tuneloss.torch.history import Record
+from tuneloss.torch.loss import LinearLoss
+from tuneloss.torch.piecewise import ConvexPiecewiseLinear
+
+
+def write_journal(
+    path: str | os.PathLike[str], loss: LinearLoss, history: Sequence[Record], observations: Sequence[Observation]
+) -> Path:
+    """Each step as a run, with its gram where that is still held; and where the knots of learned regularizers are.
+
+    path: a file that is not there yet.
+    """
+    if Path(path).exists():
+        raise JournalError(f"The journal of an online run must be a new file; found {path}. Name another one.")
+    knots = {}
+    for name, term, _ in loss.penalty_terms():
+        if isinstance(term, ConvexPiecewiseLinear) and term.placed:
+            for group, row in zip(term.groups, term.knots.tolist(), strict=True):
+                knots[f"{name}/{group}" if group else name] = row
+    journal = Journal(path, {"box": loss.box.state_dict(), "title": "One run, tuned as it trained", "knots": knots})
+    for i, (record, seen) in enumerate(zip(history, observations, strict=True)):
+        journal.append(Run(i, record.weights, seen).to_dict())
+    return journal.path
