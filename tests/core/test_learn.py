@@ -527,3 +527,16 @@ def test_with_an_offset_a_constant_in_a_term_or_in_the_error_changes_nothing(con
     ]
     weights = [learn_loss(some, box, offset=True, epsilon=0.3, sample_weight=counts).weights for some in noisy]
     np.testing.assert_allclose(*weights, rtol=1e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(instance=instances(max_models=10))
+def test_what_was_ruled_out_stays_so_as_observations_are_added(instance):
+    """Remembering it gives the same weights; and each of them, by linprog, cannot be selected."""
+    observations, box = instance
+    known: set[int] = set()
+    for m in range(1, len(observations) + 1):
+        plain, quicker = (learn_loss(observations[:m], box, ruled_out=given) for given in (None, known))
+        assert quicker.argmin == plain.argmin
+        np.testing.assert_array_equal(quicker.weights, plain.weights)
+    assert all(margin(i, observations, box) < 0 for i in known)

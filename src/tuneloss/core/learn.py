@@ -59,6 +59,7 @@ def learn_loss(
     sample_weight: ArrayLike | None = None,
     offset: bool = False,
     constrained: bool = True,
+    ruled_out: set[int] | None = None,
 ) -> LearnedLoss:
     """Learn the loss whose argmin over the observations has least error, and that best predicts error.
 
@@ -83,6 +84,8 @@ def learn_loss(
         change from model to model is matched. For terms on training data, whose level is not that of the error.
     constrained: False leaves the argmin constraints out, and Theorem 3 with them: only the cost decides. For noisy
         errors, as of checkpoints of one run, where the best may be so by luck.
+    ruled_out: indices of observations that no weights in this box select. What another call found stays true as long
+        as observations are only added at the end: give the same set each time, and it is added to.
 
     >>> box = Box.from_dict({"l2": (0.0, 10.0), "logloss": 1.0})
     >>> jacobian = [[2.0, 1.0], [1.0, 1.0]]  # of l2 and logloss; this model's error is 2 * l2 + logloss
@@ -106,7 +109,9 @@ def learn_loss(
             raise unsolved(len(observations), len(box))
         return replace(learned, argmin=int(np.argmin(features @ learned.weights)))
     reach = Reach(features, box, fit.scales)
-    for position, guess in enumerate(guesses(observations)):  # LearnLoss: for i* from 1 to m
+    known = set() if ruled_out is None else ruled_out
+    possible = [guess for guess in guesses(observations) if guess not in known]
+    for position, guess in enumerate(possible):  # LearnLoss: for i* from 1 to m
         rows = features[guess] - features
         # A solved QP shows by itself that its guess is reachable: the first guess mostly needs no LP.
         learned = fit.solve(rows, objective, CAP, quick=True) if position == 0 else None
@@ -118,6 +123,7 @@ def learn_loss(
                 raise unsolved(len(observations), len(box), f"Observation {guess} can be selected, but ")
         if learned is not None:
             return replace(learned, argmin=guess)
+        known.add(guess)
     raise SolverError(f"None of {len(observations)} observations was found reachable, though one must be.")
 
 

@@ -78,6 +78,7 @@ class LossTuner:
             self._start = [box.as_array(p) for p in ([start] if isinstance(start, Mapping) else start)]
         self._history: list[Run] = []
         self._pending: list[Array] = []
+        self._ruled_out: set[int] = set()  # observations that no weights select: told ones are only added to
         self.learned: LearnedLoss | None = None
         self._journal: Journal | None = None
         if journal is not None:
@@ -266,7 +267,12 @@ class LossTuner:
         spread = rng.standard_exponential(len(observations)) if self._pending else None
         try:
             self.learned = learn_loss(
-                observations, self.box, objective=self.objective, epsilon=self.epsilon, sample_weight=spread
+                observations,
+                self.box,
+                objective=self.objective,
+                epsilon=self.epsilon,
+                sample_weight=spread,
+                ruled_out=self._ruled_out,
             )
         except SolverError as reason:
             warnings.warn(f"The next weights are near the best so far, since {reason}", RuntimeWarning, stacklevel=4)

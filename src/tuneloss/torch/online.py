@@ -139,6 +139,7 @@ class OnlineTuner:
         self._calls, self._tuning, self._warned_of = 0, False, -1
         self._unit = 0.0  # average of 1 / scale, how much error a unit of loss is; 0 before the first
         self._observations: list[Observation] = []
+        self._ruled_out: set[int] = set()  # of these, what no weights select: they are only added to
         self._history: list[Record] = []
         self._best_model: dict[str, Any] = {}
         if optimizer is not None:
@@ -246,6 +247,7 @@ class OnlineTuner:
             loss = state["loss"]
         self.loss.load_state_dict(loss)
         self._observations, self._history, self._best_model = observations, history, best_model
+        self._ruled_out = set()
         self._calls, self._tuning, self._warned_of, self._unit = counters
         self.learned = None
 
@@ -261,6 +263,7 @@ class OnlineTuner:
                 sample_weight=counts[first:],
                 offset=self.offset,
                 constrained=self.constraints != "none",
+                ruled_out=self._ruled_out if self.constraints == "all" else None,
             )
         except SolverError as reason:
             warnings.warn(f"The weights stay as they are, since {reason}", RuntimeWarning, stacklevel=3)
