@@ -1,0 +1,40 @@
+"""Proximal gradient steps: the same minimum as another solver; and a run that learns as it goes."""
+
+import numpy as np
+import pytest
+
+from tests.sklearn.problems import NO_WEIGHTS, make_problem
+from tests.sklearn.test_search import TERMS, each, folds
+from tuneloss.sklearn.online import Loss, online_search, proximal_fit
+from tuneloss.sklearn.piecewise import Regularizer
+from tuneloss.sklearn.search import Options, best_of
+from tuneloss.sklearn.solve import fit
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_one_knot_at_zero_is_l1(n_classes):
+    data = make_problem(n_classes)
+    weights = NO_WEIGHTS | {"l2": 0.5}
+    exact = fit(data, weights | {"l1": 3.0}, data.zeros(), tol=1e-8, max_iter=9000)
+    absolute = Regularizer(np.zeros(1), np.full(1, 3.0), np.full(1, 3.0))
+    found, _ = proximal_fit(data, Loss(weights, absolute), data.zeros(), steps=9000, tol=1e-8)
+    assert found.converged
+    np.testing.assert_allclose(found.params[:, :-1], exact.params[:, :-1], atol=1e-4)
+    assert ((found.params == 0) == (exact.params == 0)).all()
+
+
+def test_each_loss_of_a_run_is_what_its_weights_say():
+    """Weights >= 0, and a convex regularizer; validation error falls from its start."""
+    runs, losses = online_search(folds(), Options(TERMS, 15, 1e-5, 1000), each)
+    assert len(runs) == len(losses)
+    assert best_of(runs).error < runs[0].error
+    for loss in losses:
+        assert all(weight >= 0 for weight in loss.weights.values())
+        assert (np.diff(loss.regularizer.slopes) >= 0).all()
+
+
+def test_terms_that_were_not_asked_for_stay_away():
+    _, losses = online_search(folds(), Options(("l2",), 15, 1e-5, 1000), each)
+    for loss in losses:
+        assert loss.weights["uniform"] == loss.weights["dropout"] == 0
+        assert not loss.regularizer.right.any()

@@ -1,0 +1,125 @@
+"""The search: a path that goes where the error falls, a choice that does not trust luck, and its observations."""
+
+import numpy as np
+import pytest
+
+from tests.sklearn.problems import NO_WEIGHTS, make_problem
+from tuneloss.sklearn.estimator import joined
+from tuneloss.sklearn.search import (
+    Fold,
+    Options,
+    Run,
+    best_of,
+    chosen,
+    is_l2_only,
+    l2_path,
+    make_box,
+    only_l2,
+    search,
+    valued,
+    vertex,
+    whole_box,
+)
+from tuneloss.sklearn.softmax import make_data
+
+TERMS = ("l1", "l2", "uniform", "dropout")
+
+
+def each(function, jobs):
+    return [function(*job) for job in jobs]
+
+
+def folds(n: int = 120, k: int = 2, seed: int = 0) -> list[Fold]:
+    data = make_problem(n=n, seed=seed)
+    found = []
+    for f in range(k):
+        held = np.arange(n) % k == f
+        part = make_data(data.x[~held], data.y[~held], data.sample_weight[~held], 3)
+        found.append(Fold(part, data.x[held], data.targets()[held]))
+    return found
+
+
+def fake_run(weights, error: float) -> Run:
+    class Nothing:
+        params = np.zeros((1, 1))
+        n_iter = 1
+
+    return Run(weights, (Nothing(),), np.array([error]), np.ones(1))
+
+
+@pytest.mark.parametrize("best", [1e-3, 0.05, 1.0, 300.0])
+def test_the_path_finds_the_least_error_wherever_it_is(best):
+    """Of an error that is a parabola in the logarithm of the weight the last fit is at the least point."""
+    tried = []
+
+    def run(weights, starts):
+        tried.append(weights["l2"])
+        return fake_run(weights, 1 + np.log(weights["l2"] / best) ** 2)
+
+    runs = l2_path(run, folds(), most=15)
+    assert tried[-1] == pytest.approx(best, rel=1e-6)
+    assert best_of(runs).weights["l2"] == pytest.approx(best, rel=1e-6)
+    assert len(tried) == len(runs) <= 9
+
+
+def test_the_vertex_of_a_parabola():
+    assert vertex([4.0, 1.0, 4.0]) == 0
+    assert vertex([(-1 - 0.3) ** 2, 0.3**2, (1 - 0.3) ** 2]) == pytest.approx(0.3)
+    assert vertex([1.0, 1.0, 1.0]) == 0
+
+
+def test_a_search_ends_below_its_path_and_all_its_weights_are_allowed():
+    runs = search(folds(), Options(TERMS, 15, 1e-5, 1000), each)
+    plain = [run for run in runs if is_l2_only(run.weights)]
+    assert best_of(runs).error <= best_of(plain).error
+    assert len(plain) < len(runs) <= 15
+    for run in runs:
+        whole_box().as_array(run.weights)
+
+
+def test_luck_is_not_enough():
+    """Fewer errors by a little on a few examples: L2 alone; by as much on each of them: the other."""
+    rng = np.random.default_rng(0)
+    noise, base = rng.normal(size=50), rng.random(50) + 5
+    plain = Run(only_l2(1.0), (), base, np.ones(50))
+    weights = only_l2(1.0) | {"l1": 1.0}
+    lucky = Run(weights, (), base - 0.05 + noise, np.ones(50))
+    lucky = Run(weights, (), lucky.losses - lucky.losses.mean() + base.mean() - 0.05, np.ones(50))
+    better = Run(weights, (), base - 0.05, np.ones(50))
+    assert chosen([plain, lucky]) is plain
+    assert chosen([plain, better]) is better
+
+
+def test_a_choice_counts_weights_as_repeats():
+    rng = np.random.default_rng(1)
+    weight = rng.integers(1, 4, size=40)
+    for shift in (0.0, 0.1, 0.2, 0.4):
+        plain, other = rng.random(40), rng.random(40) - shift
+        once, twice = (
+            [Run(w, (), losses.repeat(n), own) for w, losses in ((only_l2(1.0), plain), (NO_WEIGHTS, other))]
+            for n, own in ((1, weight.astype(float)), (weight, np.ones(weight.sum())))
+        )
+        assert once.index(chosen(once)) == twice.index(chosen(twice))
+
+
+def test_no_term_may_be_much_more_than_l2_is():
+    features = np.array([10.0, 4.0, 100.0, 2.0, 50.0])
+    box = make_box(TERMS, 0.5, features)
+    np.testing.assert_allclose((box.upper * features)[[0, 1, 3]], 4 * 0.5 * 4.0)
+    assert make_box(("l2",), 0.5, features).upper.tolist() == [0.0, 2.0, 0.0, 0.0, 1.0]
+
+
+def test_observations_with_and_without_gradients_agree():
+    """In values; and joined over folds, errors are means and gradients of all folds are one long gradient."""
+    two = folds()
+    runs = search(two, Options(TERMS, 15, 1e-5, 1000), each)
+    seen = next(run for run in runs if run.observations[0].gram is not None and run.weights["dropout"] == 0)
+    total = float(seen.sample_weight.sum())
+    whole = joined(seen.observations, total)
+    assert whole.error == pytest.approx(seen.error / total)
+    scale = np.append(np.ones(5), 1 / total)
+    grams = [o.gram * np.outer(scale, scale) for o in seen.observations]
+    np.testing.assert_allclose(whole.gram, grams[0] + grams[1])
+    for plain, full in zip(valued(two, seen).observations, seen.observations, strict=True):
+        assert plain.error == pytest.approx(full.error)
+        np.testing.assert_allclose(plain.features[[0, 1, 2, 4]], full.features[[0, 1, 2, 4]])
