@@ -30,6 +30,7 @@ def errors_figure(info: RunsInfo) -> Figure:
         axes.plot(x, values, color=colour, marker="s", markersize=3, linewidth=1.2, label=plain(name))
     if errors.min() > 0 and errors.max() > 3 * errors.min():
         axes.set_yscale("log")
+    axes.margins(y=0.3)  # room for the legend
     axes.set_xlabel("runs")
     axes.set_ylabel("error")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

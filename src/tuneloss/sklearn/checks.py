@@ -16,9 +16,10 @@ from tuneloss.sklearn.softmax import NAMES, Inputs
 
 def check_options(model: Any) -> None:
     """Raise unless the constructor's parameters are as documented."""
-    terms = model.terms
-    if isinstance(terms, str) or not all(term in NAMES[:-1] for term in terms) or len(set(terms)) != len(tuple(terms)):
-        raise InvalidInput(f"`terms` must be some of {list(NAMES[:-1])}, each once; found {terms!r}.")
+    terms, known = model.terms, set(NAMES[:-1])
+    listed = isinstance(terms, (list, tuple)) and all(isinstance(term, str) for term in terms)
+    if not listed or not {"l2"} <= set(terms) <= known or len(set(terms)) != len(terms):
+        raise InvalidInput(f'`terms` must be some of {list(NAMES[:-1])}, each once, "l2" among them; found {terms!r}.')
     if model.strategy not in ("runs", "online"):
         raise InvalidInput(f'`strategy` must be "runs" or "online"; found {model.strategy!r}.')
     if not isinstance(model.validation_fraction, Real) or not 0 < float(model.validation_fraction) < 1:
@@ -47,14 +48,41 @@ def as_weights(sample_weight: ArrayLike | None, n: int, what: str) -> Array:
     return weight
 
 
-def check_two_classes(model: Any, classes: NDArray[Any], codes: NDArray[np.intp], weight: Array) -> None:
-    """Raise unless at least two classes have an example of positive weight."""
-    found = classes[np.unique(codes[weight > 0])]
-    if len(found) < 2:
+def check_two_classes(model: Any, classes: NDArray[Any]) -> None:
+    """Raise unless there are at least two classes among the examples of positive weight."""
+    if len(classes) < 2:
         raise InvalidInput(
-            f"`{type(model).__name__}` needs examples of at least 2 classes; found one class, {found.tolist()}, "
-            f"in n_samples={len(codes)}."
+            f"`{type(model).__name__}` needs examples of at least 2 classes; found one class, {classes.tolist()}."
         )
+
+
+def check_split(classes: NDArray[Any], train: NDArray[np.intp], n_held: int) -> None:
+    """Raise unless a split has examples of each class to train on, and some to validate with."""
+    missing = np.setdiff1d(np.arange(len(classes)), train)
+    if len(missing) or not n_held:
+        what = f"of class {classes[missing[0]]!s} to train on" if len(missing) else "to validate with"
+        raise InvalidInput(
+            f"Each split must have examples {what}, of positive weight; found one without. Use a stratified splitter, "
+            "or shuffle."
+        )
+
+
+def check_validation(x: Any, y: Any, sample_weight: Any) -> None:
+    """Raise unless validation examples are given whole, or not at all."""
+    if (x is None) != (y is None):
+        raise InvalidInput("`X_val` and `y_val` go together; found only one of them. Give both.")
+    if x is None and sample_weight is not None:
+        raise InvalidInput("`sample_weight_val` is for `X_val` and `y_val`; found it without them.")
+
+
+def joined_labels(y: NDArray[Any], y_val: NDArray[Any]) -> NDArray[Any]:
+    """Labels of training and validation examples, which must be of one kind."""
+    if (y.dtype.kind in "OUS") != (y_val.dtype.kind in "OUS"):
+        raise InvalidInput(f"`y_val` must hold labels like those of `y`; found {y_val.dtype} and {y.dtype}.")
+    unknown = np.setdiff1d(y_val, y)
+    if len(unknown):
+        raise InvalidInput(f"`y_val` must hold classes that `y` has too; found {unknown[:5].tolist()}.")
+    return np.concatenate([y, y_val])
 
 
 def stacked(x: Inputs, more: Inputs) -> Inputs:

@@ -20,7 +20,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tuneloss import Observation
 from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
-from tuneloss.sklearn.checks import as_weights, check_options, check_two_classes, stacked
+from tuneloss.sklearn.checks import (
+    as_weights,
+    check_options,
+    check_split,
+    check_two_classes,
+    check_validation,
+    joined_labels,
+    stacked,
+)
 from tuneloss.sklearn.online import online_search, proximal_fit
 from tuneloss.sklearn.search import Fold, Options, Run, best_l2_of, best_of, chosen, search
 from tuneloss.sklearn.softmax import Data, Inputs, Weights, all_classes, log_probabilities, make_data
@@ -28,7 +36,7 @@ from tuneloss.sklearn.solve import Fitted, fit
 from tuneloss.sklearn.splits import Split, k_splits, one_split
 
 ENOUGH, FOLDS = 500, 5  # by default, one split that validates with this many examples, or else so many folds
-SEARCH_TOL = 10  # the search's fits may be this much less exact than the last
+SEARCH_TOL = 10  # the search's fits, and proximal ones, may be this much less exact than the last
 
 
 class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -44,19 +52,20 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
     data. L2, uniform and dropout keep their weights then (L2 as a prior does; the others are sums over examples, as the
     log loss is); that of L1 grows with the root of the number of examples, as noise does.
 
-    terms: which of "l1", "l2", "uniform", "dropout" may have a weight.
+    terms: which of "l1", "uniform", "dropout" may have a weight beside "l2", which must be among them.
     strategy: "runs", as above; or "online": one run of proximal gradient steps in which the weights, and a convex
         regularizer of 20 knots instead of L1, are learned as it goes.
     cv: None takes one split, with `validation_fraction` of the examples, if those are at least 500, and else 5 folds:
         on few examples a weak regularizer can win by luck. A number takes that many folds; a splitter, or a list of
         (train, validation) indices, are as everywhere in scikit-learn. Costs of folds add. Splits of ours depend on
-        the examples' contents: equal ones fall on the same side, and an example of weight 2 counts as two.
-    max_runs: most fits of the search. tol, max_iter: of the last fit.
+        the examples' inputs: equal ones fall on the same side (or, if many share them, count in part on both), and an
+        example of weight 2 counts as two.
+    max_runs: most fits of the search. tol, max_iter: of the last fit (ten times tol, online).
     n_jobs: folds fitted at once. random_state: decides the split.
 
     After `fit`: `classes_`, `coef_`, `intercept_`, `n_iter_`, `loss_weights_`, and `history_`: a list with the weights,
     the mean validation log loss, the number of iterations and the `Observation` (means over the validation examples) of
-    each run, of which `best_run_` was best. Online each epoch is a run, without observation, and `regularizer_`
+    each run, of which `best_run_` was chosen. Online each epoch is a run, without observation, and `regularizer_`
     holds the learned regularizer: its knots, and its values there.
 
     >>> from sklearn.datasets import load_iris
@@ -112,62 +121,69 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
             X and X_val together.
         """
         check_options(self)
+        self.__dict__.pop("regularizer_", None)  # of an earlier fit
         x, labels = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, accept_large_sparse=False)
         check_classification_targets(labels)
         weight = as_weights(sample_weight, len(labels), "sample_weight")
-        splits: list[Split] | None = None
-        if X_val is not None or y_val is not None:
-            if X_val is None or y_val is None:
-                raise InvalidInput("`X_val` and `y_val` go together; found only one of them. Give both.")
+        n_train = len(labels)
+        check_validation(X_val, y_val, sample_weight_val)
+        if X_val is not None:
             x_val, labels_val = validate_data(
                 self, X_val, y_val, accept_sparse="csr", dtype=np.float64, accept_large_sparse=False, reset=False
             )
-            n, n_val = len(labels), len(labels_val)
-            weight = np.append(weight, as_weights(sample_weight_val, n_val, "sample_weight_val"))
-            x, labels = stacked(x, x_val), np.concatenate([labels, labels_val])
-            splits = [(np.arange(n), np.arange(n, n + n_val))]
-        if sparse.issparse(x):
+            weight = np.append(weight, as_weights(sample_weight_val, len(labels_val), "sample_weight_val"))
+            x, labels = stacked(x, x_val), joined_labels(labels, labels_val)
+        if not (weight > 0).all():
+            n_train = int((weight[:n_train] > 0).sum())
+            x, labels, kept, weight = x[weight > 0], labels[weight > 0], np.flatnonzero(weight > 0), weight[weight > 0]
+        else:
+            kept = np.arange(len(weight))
+        if sparse.issparse(x) and not x.has_canonical_format:
+            x = x.copy()
             x.sum_duplicates()
         self.classes_, codes = np.unique(labels, return_inverse=True)
-        check_two_classes(self, self.classes_, codes, weight)
-        splits = splits or self._splits(x, codes, labels, weight)
-        data = self._data(x, codes, weight)
-        folds = [self._fold(x, codes, weight, train, held) for train, held in splits]
-        self._learn(data, [fold for fold in folds if fold.targets.any()])
+        check_two_classes(self, self.classes_)
+        if X_val is not None:
+            first = np.arange(len(weight)) < n_train
+            splits = [(weight * first, weight * ~first)]
+        else:
+            splits = self._splits(x, codes, weight, kept, y)
+        folds = [self._fold(x, codes, *split) for split in splits]
+        self._learn(make_data(x, codes, weight, len(self.classes_), intercept=self.fit_intercept), folds)
         return self
 
     def _on_run(self, run: Run, folds: Sequence[Fold]) -> None:
         """For those who want to see each run as it ends, such as the command line."""
 
-    def _splits(self, x: Inputs, codes: NDArray[np.intp], labels: Any, weight: Array) -> list[Split]:
+    def _splits(self, x: Inputs, codes: NDArray[np.intp], weight: Array, kept: NDArray[np.intp], y: Any) -> list[Split]:
+        """Sample weights of training and validation, split by split; of those in `kept`, if cv counts all examples."""
         seed = int(check_random_state(self.random_state).randint(2**31))
         if self.cv is None and self.validation_fraction * weight.sum() >= ENOUGH:
             return one_split(x, codes, weight, self.validation_fraction, seed)
         if self.cv is None or isinstance(self.cv, (int, np.integer)):
             return k_splits(x, codes, weight, FOLDS if self.cv is None else int(self.cv), seed)
-        return list(check_cv(self.cv, labels, classifier=True).split(x, labels))
+        found = []
+        n = len(np.asarray(y))
+        for parts in check_cv(self.cv, y, classifier=True).split(np.zeros((n, 1)), y):
+            train, held = (np.bincount(np.arange(n)[part], minlength=n)[kept] for part in parts)
+            found.append((weight * train, weight * held))
+        return found
 
-    def _data(self, x: Inputs, codes: NDArray[np.intp], weight: Array) -> Data:
-        kept = weight > 0
-        if not kept.all():
-            x, codes, weight = x[kept], codes[kept], weight[kept]
-        return make_data(x, codes, weight, len(self.classes_), intercept=self.fit_intercept)
-
-    def _fold(self, x: Inputs, codes: NDArray[np.intp], weight: Array, train: Any, held: Any) -> Fold:
-        train, held = (np.arange(len(codes))[part] for part in (train, held))
-        train, held = train[weight[train] > 0], held[weight[held] > 0]
-        targets = np.zeros((len(held), len(self.classes_)))
-        targets[np.arange(len(held)), codes[held]] = weight[held]
-        if not len(train):
-            raise InvalidInput("Each split must have training examples of positive weight; found one without any.")
-        return Fold(self._data(x[train], codes[train], weight[train]), x[held], targets)
+    def _fold(self, x: Inputs, codes: NDArray[np.intp], train: Array, held: Array) -> Fold:
+        """The data that sample weights (N,) of training and of validation pick out."""
+        own, other = np.flatnonzero(train > 0), np.flatnonzero(held > 0)
+        check_split(self.classes_, codes[own], len(other))
+        data = make_data(x[own], codes[own], train[own], len(self.classes_), intercept=self.fit_intercept)
+        targets = np.zeros((len(other), len(self.classes_)))
+        targets[np.arange(len(other)), codes[other]] = held[other]
+        return Fold(data, x[other], targets)
 
     def _learn(self, data: Data, folds: list[Fold]) -> None:
         """Search for weights on the folds, then fit all data."""
         if not folds:
             raise InvalidInput(
-                f"`{type(self).__name__}` needs examples to validate with; found none in n_samples={len(data.y)}: each "
-                "class has one, which trains. Give X_val and y_val, more examples, or cv=[(train, validation)]."
+                f"`{type(self).__name__}` needs examples to validate with; found none in n_samples={len(data.y)}. Give "
+                "X_val and y_val, more examples, or cv=[(train, validation)]."
             )
         growth = data.total / float(np.mean([fold.data.total for fold in folds]))
         options = Options(tuple(self.terms), self.max_runs, SEARCH_TOL * self.tol, self.max_iter, self._on_run)
@@ -182,13 +198,11 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
             best = best_of(runs)
             loss = losses[runs.index(best)].grown(growth**0.5)
             data = self._with_dropout(data, loss.weights, runs[0].weights, best)
-            fitted, _ = proximal_fit(data, loss, mean_params(best), steps=self.max_iter, tol=self.tol)
+            fitted, _ = proximal_fit(data, loss, mean_params(best), steps=self.max_iter, tol=SEARCH_TOL * self.tol)
             self.regularizer_ = (loss.regularizer.knots, loss.regularizer(loss.regularizer.knots))
         if not fitted.converged:
-            message = (
-                f"The last fit was stopped after max_iter={self.max_iter} iterations; raise it, or scale the inputs."
-            )
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+            message = f"The last fit did not converge in {fitted.n_iter} iterations: {fitted.message}."
+            warnings.warn(f"{message} Raise max_iter, or scale the inputs.", ConvergenceWarning, stacklevel=3)
         self.history_ = [_shown(run) for run in runs]
         self.best_run_ = runs.index(best)
         self._keep(data, fitted)

@@ -77,7 +77,7 @@ def proximal_fit(
         ahead = 1.0 if overshoots else (1 + math.sqrt(1 + 4 * momentum**2)) / 2
         y = new if overshoots else new + (momentum - 1) / ahead * (new - x)
         momentum, x = ahead, new
-    return Fitted(loss.weights, x, n, done), bound
+    return Fitted(loss.weights, x, n, done, "steps are still long"), bound
 
 
 def online_search(folds: Sequence[Fold], options: Options, each: Each) -> tuple[list[Run], list[Loss]]:

@@ -25,7 +25,8 @@ from tuneloss.sklearn.softmax import NAMES, Data, Inputs, Weights, all_classes, 
 from tuneloss.sklearn.solve import Fitted, fit
 
 FACTOR = 6.0  # from one L2 weight of the path to the next
-SHORTEST, LONGEST = 3, 12  # fits of the path
+SHORTEST, LONGEST = 3, 15  # fits of the path
+NOTHING = 1e-3  # of the error: this near to that of a model that knows nothing is the same
 COUNTED = 9  # models that LearnLoss looks at, of the path the last 3
 GAIN, PATIENCE = 1e-3, 2  # so many learned fits in a row that gain less than this part of the error are the last
 STALLED = 1e-4  # a path that gains less than this part of the error has ended
@@ -89,8 +90,18 @@ def is_l2_only(weights: Weights) -> bool:
 
 
 def first_l2(data: Data) -> float:
-    """A rather strong L2 weight: its curvature is an eighth of what the examples have at an undecided model."""
-    return max(float(data.second.mean()) / 64, 1e-8)
+    """A rather strong L2 weight: its curvature is an eighth of what the examples have for the median input."""
+    varied = data.second[data.second > 0]
+    return float(np.median(varied)) / 64 if len(varied) else 1.0
+
+
+def flat_error(folds: Sequence[Fold]) -> float:
+    """The validation error of models that know the share of each class and nothing else."""
+    total = 0.0
+    for fold in folds:
+        share = fold.data.targets().sum(axis=0) / fold.data.total
+        total -= float(fold.targets.sum(axis=0) @ np.log(np.maximum(share, 1e-300)))
+    return total
 
 
 def make_box(terms: Sequence[str], l2: float, features: Array) -> Box:
@@ -143,23 +154,27 @@ def best_of(runs: Sequence[Run]) -> Run:
 
 
 def l2_path(run: Callable[[Weights, Sequence[Array]], Run], folds: Sequence[Fold], most: int) -> list[Run]:
-    """Fits with L2 alone, weaker and weaker (stronger, if the second is worse than the first), then one between."""
+    """Fits with L2 alone, weaker and weaker (stronger, if the second is worse than the first), then one between.
+
+    While the error is that of a model that knows nothing, where all changes are noise, it neither turns nor ends.
+    """
     runs: list[Run] = []
+    flat = flat_error(folds)
     l2, factor, starts = first_l2(folds[0].data), 1 / FACTOR, [fold.data.zeros() for fold in folds]
     while len(runs) < min(LONGEST, most - 1):
         runs.append(run(only_l2(l2), starts))
         starts = [one.params for one in runs[-1].fits]
-        if len(runs) == 2 and runs[1].error > runs[0].error:
+        knows = abs(runs[-1].error / flat - 1) > NOTHING
+        if len(runs) == 2 and knows and runs[1].error > runs[0].error:
             runs, factor, l2 = runs[::-1], FACTOR, runs[0].weights["l2"]
             starts = [one.params for one in runs[-1].fits]
-        elif len(runs) >= SHORTEST and runs[-1].error > (1 - STALLED) * runs[-2].error:
+        elif len(runs) >= SHORTEST and knows and runs[-1].error > (1 - STALLED) * runs[-2].error:
             break
         l2 *= factor
-    best = best_of(runs)
-    shift = vertex([one.error for one in runs[-3:]]) if runs[-3:][1:2] == [best] else 0.0
-    if shift:
-        between = best.weights["l2"] * factor**shift
-        runs.append(run(only_l2(between), [one.params for one in best.fits]))
+    if len(runs) >= 3 and best_of(runs) is runs[-2] and len(runs) < most:
+        best, shift = runs[-2], vertex([one.error for one in runs[-3:]])
+        if shift:
+            runs.append(run(only_l2(best.weights["l2"] * factor**shift), [one.params for one in best.fits]))
     return runs
 
 

@@ -24,8 +24,8 @@ from scipy import sparse
 from tuneloss.core.checks import Array
 
 NAMES = ("l1", "l2", "uniform", "dropout", "logloss")
-BLOCK = 2**21  # numbers of the inputs that are squared at a time
-CONSTANT = 1e-12  # of the mean square: an input that varies less than this is constant, as far as numbers tell
+BLOCK = 2**21  # numbers that are worked on at a time
+CONSTANT = 1e-24  # of the mean square: an input that varies less than this is constant, as far as numbers tell
 Inputs = Any  # (N, D): an array, or a sparse matrix in rows
 Labels = NDArray[np.intp]
 Weights = dict[str, float]
@@ -74,20 +74,24 @@ def make_data(x: Inputs, y: Labels, sample_weight: Array, n_classes: int, *, int
     """Examples with their moments. x: (N, D), y: (N,) in 0 .. n_classes - 1, sample_weight: (N,) >= 0."""
     total = sample_weight.sum()
     mean = np.asarray(sample_weight @ x).ravel() / total if intercept else np.zeros(x.shape[1])
-    raw = squares(x, sample_weight[:, None])[:, 0]
-    second = raw - total * mean**2
+    if sparse.issparse(x):
+        raw = squares(x, sample_weight[:, None])[:, 0]
+        second = raw - total * mean**2
+    else:
+        second = squares(x, sample_weight[:, None], mean)[:, 0]
+        raw = second + total * mean**2
     second = np.where(second > CONSTANT * raw, second, 0.0)
     return Data(x, y, sample_weight, n_classes, mean, second, intercept)
 
 
-def squares(x: Inputs, rows: Array) -> Array:
-    """sum_i x_ij^2 rows_i: (D, d) from rows (N, d)."""
+def squares(x: Inputs, rows: Array, mean: Array | float = 0.0) -> Array:
+    """sum_i (x_ij - mean_j)^2 rows_i: (D, d) from rows (N, d); the mean is 0 where inputs are sparse."""
     if sparse.issparse(x):
         return np.asarray(x.multiply(x).T @ rows)
     found = np.zeros((x.shape[1], rows.shape[1]))
     step = max(1, BLOCK // max(1, x.shape[1]))
     for start in range(0, len(x), step):
-        found += np.square(x[start : start + step]).T @ rows[start : start + step]
+        found += np.square(x[start : start + step] - mean).T @ rows[start : start + step]
     return found
 
 
@@ -195,7 +199,11 @@ class Hessian:
         self._level = (1 + weights["uniform"]) * data.sample_weight[:, None]
 
     def __call__(self, directions: Array) -> Array:
-        """(d, F, D + 1) from directions of that shape, all at once."""
+        """(d, F, D + 1) from directions of that shape, as many at once as room allows."""
+        most = max(1, BLOCK // max(1, self._p.size))
+        return np.concatenate([self._some(directions[i : i + most]) for i in range(0, len(directions), most)])
+
+    def _some(self, directions: Array) -> Array:
         data, free = self._data, self._free
         d, f, _ = directions.shape
         v = directions * free

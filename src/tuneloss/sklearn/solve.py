@@ -20,6 +20,7 @@ class Fitted:
     params: Array
     n_iter: int
     converged: bool
+    message: str = ""
 
 
 def fit(data: Data, weights: Weights, start: Array, *, tol: float, max_iter: int) -> Fitted:
@@ -68,4 +69,4 @@ def fit(data: Data, weights: Weights, start: Array, *, tol: float, max_iter: int
     if not np.isfinite(x).all() or not np.isfinite(found.fun):
         raise RunFailed(f"The fit with weights {weights} left the numbers: {found.message}")
     params = x.reshape(unit.shape) / unit if found.nit else start  # exactly the start, if that is good enough
-    return Fitted(dict(weights), params, int(found.nit), bool(found.success))
+    return Fitted(dict(weights), params, int(found.nit), bool(found.success), str(found.message))
