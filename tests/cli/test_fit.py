@@ -174,6 +174,67 @@ def test_models_are_checked(tmp_path, fitted, flowers):
     assert "it has no 'sepal width'" in refused("predict", good, tmp_path / "less.csv")
 
 
+def test_few_rows_of_many_classes_are_enough(tmp_path):
+    """Three rows of each of twenty classes: smaller parts are taken, and nothing breaks."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 3)), columns=list("abc")).assign(kind=np.repeat(np.arange(20), 3))
+    frame.to_csv(tmp_path / "many.csv", index=False)
+    arguments = ["fit", tmp_path / "many.csv", "--target", "kind", "--out", tmp_path / "out", "--json"]
+    done = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert done.exit_code == 0, done.output
+
+
+def test_other_bad_files_and_names(tmp_path, flowers):
+    out = ("--out", tmp_path / "out")
+    semicolons = write(tmp_path / "s.csv", "x;kind\n" + "1;a\n2;b\n" * 5)
+    assert "must have commas" in refused("fit", semicolons, "--target", "kind", *out)
+    (tmp_path / "latin.csv").write_bytes("größe,kind\n".encode("latin-1") + b"1,a\n2,b\n" * 5)
+    assert "in UTF-8" in refused("fit", tmp_path / "latin.csv", "--target", "kind", *out)
+    empty = write(tmp_path / "empty.csv", "")
+    assert "must be a CSV file" in refused("fit", empty, "--target", "kind", *out)
+    gaps = write(tmp_path / "gaps.csv", "x,kind\n" + "1,yes\n2,\n" * 5)
+    assert "has 5 missing ones" in refused("fit", gaps, "--target", "kind", *out)
+    flowers.to_csv(tmp_path / "iris.csv", index=False)
+    same = ("--target", "kind", "--drop", "kind", *out)
+    assert "found 'kind' for both" in refused("fit", tmp_path / "iris.csv", *same)
+    assert "knows its target and inputs; found 'kind'" in refused("fit", "iris", "--target", "kind", *out)
+    (tmp_path / "cut.npz").write_bytes(b"PK\x03\x04 cut short")
+    assert "must be an npz file" in refused("fit", tmp_path / "cut.npz", *out)
+    np.savez(tmp_path / "complex.npz", X=np.zeros((9, 2)), y=np.zeros(9, dtype=complex))
+    assert "finite numbers or text" in refused("fit", tmp_path / "complex.npz", *out)
+    huge = pd.DataFrame({"x": 1e200 * np.arange(20.0), "kind": np.arange(20) % 2})
+    huge.to_csv(tmp_path / "huge.csv", index=False)
+    with np.errstate(all="ignore"):
+        assert "too large" in refused("fit", tmp_path / "huge.csv", "--target", "kind", *out)
+
+
+def test_what_is_in_the_way_of_the_files_is_said(tmp_path, fitted):
+    (tmp_path / "out" / "model.npz").mkdir(parents=True)
+    assert "in which files can be written" in refused("fit", "iris", "--out", tmp_path / "out")
+    folder, _ = fitted
+    runs = folder / "tuneloss-fit" / "runs.jsonl"
+    before = runs.read_bytes()
+    assert "must not replace its journal" in refused("report", runs, "--out", runs)
+    assert runs.read_bytes() == before
+
+
+def test_what_a_kill_left_of_a_journal_is_no_hindrance(tmp_path):
+    for _ in range(2):
+        done = CliRunner().invoke(app, ["fit", "iris", "--out", str(tmp_path / "out"), "--json"])
+        assert done.exit_code == 0, done.output
+        last = (tmp_path / "out" / "runs.jsonl").read_bytes().splitlines(keepends=True)[-1]
+        (tmp_path / "out" / "runs.jsonl.next").write_bytes(last)
+
+
+def test_the_report_is_about_the_model_that_was_saved(fitted):
+    folder, done = fitted
+    page = (folder / "tuneloss-fit" / "report.html").read_text(encoding="utf-8")
+    model = load_model(folder / "tuneloss-fit" / "model.npz")
+    assert "The chosen model is that of run" in page
+    assert f"l2 {model.about['weights']['l2']:.3g}" in " ".join(done.stdout.split())
+    assert f"<td>{model.about['weights']['l2']:.4g}</td>" in page
+
+
 def test_a_column_can_be_left_out(tmp_path, flowers):
     flowers.assign(row=[f"n{i}" for i in range(150)]).to_csv(tmp_path / "iris.csv", index=False)
     path = str(tmp_path / "iris.csv")

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from tuneloss import Box, LossTuner, Observation
+from tuneloss.core.journal import Journal
+from tuneloss.core.runs import Run
 from tuneloss.errors import InvalidInput, JournalError
 from tuneloss.report.findings import findings
 from tuneloss.report.runs_info import (
@@ -67,7 +69,7 @@ def test_what_the_page_says_is_what_learn_loss_and_the_journal_say(info, journal
     assert info.best.weights == tuner.best.weights
     page = runs_page(info)
     assert f"a validation error of {tuner.best.observation.error:.5g}" in page
-    assert "6 runs told, 5 with an observation" in page
+    assert "Told: 6; with an observation: 5" in page
 
 
 def test_reading_does_not_change_the_journal(journal):
@@ -144,7 +146,8 @@ def test_a_journal_without_any_observation_has_a_page_too(tmp_path):
     tuner = LossTuner(BOX, journal=tmp_path / "failed.jsonl")
     tuner.tell(tuner.ask(), failed="out of memory")
     page = runs_page(read_runs(tmp_path / "failed.jsonl"))
-    assert "No run of this journal has an observation yet" in page
+    assert "No run of this journal, trained with weights of its own, has an observation yet" in page
+    assert "is marked" not in page
     assert "out of memory" in page
 
 
@@ -233,3 +236,53 @@ def test_an_online_run_has_a_page_with_its_learned_regularizer(tmp_path):
     assert len(info.runs) == 12
     with pytest.raises(JournalError, match="must be a new file"):
         tuner.write_journal(path)
+
+
+def test_a_metric_decides_and_is_named(tmp_path):
+    tuner = LossTuner(BOX, journal=tmp_path / "metric.jsonl")
+    for error, metric in ((1.0, 0.5), (2.0, 0.1), (0.5, 0.9)):
+        weights = tuner.ask()
+        o = train(weights)
+        tuner.tell(weights, Observation(error, o.features, o.gram, metric=metric, names=o.names))
+    page = runs_page(read_runs(tmp_path / "metric.jsonl"))
+    assert "The best model is that of run 2, with a metric of 0.1. That is 80.0% below the first run." in page
+    assert "2 (metric 0.1)" in page
+
+
+def test_errors_below_zero_and_initial_models(tmp_path):
+    box = Box.from_dict({"a": (0.0, 10.0), "b": 1.0})
+    tuner = LossTuner(box, journal=tmp_path / "below.jsonl")
+    tuner.tell(None, Observation(50.0, [1.0, 1.0]))
+    initial = runs_page(read_runs(tmp_path / "below.jsonl"))
+    assert "trained with weights of its own, has an observation yet" in initial
+    for error in (-1.0, -2.0):
+        weights = tuner.ask()
+        tuner.tell(weights, Observation(error, [error, 1.0]))
+    page = runs_page(read_runs(tmp_path / "below.jsonl"))
+    assert "The best model is that of run 2, with a validation error of -2. That is 100.0% below the first run." in page
+    assert "<td>initial</td>" in page
+
+
+def test_gradients_that_are_zero_make_no_figure_and_no_warning(tmp_path):
+    box = Box.from_dict({"a": (0.0, 10.0), "b": 1.0})
+    tuner = LossTuner(box, journal=tmp_path / "zero.jsonl")
+    tuner.tell(tuner.ask(), Observation(1.0, [1.0, 1.0], np.zeros((3, 3))))
+    assert "cosine of nan" not in runs_page(read_runs(tmp_path / "zero.jsonl"))
+
+
+def test_the_run_that_was_chosen_is_the_one_reported(tmp_path):
+    """If the journal names one; and of models trained to the end there is no direction to compare."""
+    ended = np.outer([1.0, -0.5, -0.5, 1.0], [1.0, -0.5, -0.5, 1.0])
+    weights = {"l2": 1.0, "smooth": 1.0, "fit": 1.0}
+    observations = [Observation(e, [1.0, 1.0, 1.0], ended, names=BOX.names) for e in (1.0, 2.0)]
+    journal = Journal(tmp_path / "chosen.jsonl", {"box": BOX.state_dict(), "chosen": 1, "epsilon": "inf"})
+    for i, o in enumerate(observations):
+        journal.append(Run(i, weights, o).to_dict())
+    page = runs_page(read_runs(tmp_path / "chosen.jsonl"))
+    assert "The chosen model is that of run 2, with a validation error of 2." in page
+    assert "trained to the end" in page
+    Journal(tmp_path / "wrong.jsonl", {"box": BOX.state_dict(), "chosen": 5}).append(
+        Run(0, weights, observations[0]).to_dict()
+    )
+    with pytest.raises(InvalidInput, match="chosen is run 5 of 1"):
+        read_runs(tmp_path / "wrong.jsonl")

@@ -7,7 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -132,37 +132,49 @@ def _compare(data: Data, test_fraction: float, seed: int, out: Path) -> dict[str
     from tuneloss.report.runs_page import write_runs_report
     from tuneloss.sklearn.saved import SavedModel
 
-    x, x_test, y, y_test = train_test_split(data.x, data.y, test_size=test_fraction, stratify=data.y, random_state=seed)
+    assert data.y is not None
+    classes = np.unique(data.y)
+    n_test = min(max(round(test_fraction * len(data.y)), len(classes)), len(data.y) - 2 * len(classes))
+    x, x_test, y, y_test = train_test_split(data.x, data.y, test_size=n_test, stratify=data.y, random_state=seed)
     scaler = StandardScaler().fit(x)
     x, x_test = scaler.transform(x), scaler.transform(x_test)
+    if not (np.isfinite(x).all() and np.isfinite(x_test).all()):
+        raise InvalidInput(f"Inputs must have squares that are numbers; {data.title} has values that are too large.")
     tuned, tested = _tuned(seed, x_test, y_test)
+    n_folds = int(min(5, np.unique(y, return_counts=True)[1].min()))
     models = {
         PLAIN: LogisticRegression(C=np.inf, max_iter=1000),
         L2_PATH: LogisticRegressionCV(
-            l1_ratios=(0,), scoring="neg_log_loss", max_iter=1000, use_legacy_attributes=False
+            cv=n_folds, l1_ratios=(0,), scoring="neg_log_loss", max_iter=1000, use_legacy_attributes=False
         ),
         TUNED: tuned,
     }
     results = {}
-    with progress_bar("fitting", 2 + tuned.max_runs) as advance, _quiet():
+    with progress_bar("fitting", 2 + tuned.max_runs) as advance:
         tested.on_run = lambda n, loss: advance(2 + n, f"{TUNED}: run {n}, validation log loss {loss:.4f}")
         for i, (name, model) in enumerate(models.items()):
             advance(i, name)
             start = time.perf_counter()
-            model.fit(x, y)
+            with nullcontext() if name == TUNED else _quiet():
+                model.fit(x, y)
             results[name] = _quality(model, x_test, y_test) | {"seconds": time.perf_counter() - start}
         advance(2 + tuned.max_runs, "done")
-    sizes = f"{len(y)} rows to train, {len(y_test)} to test, {x.shape[1]} inputs, {len(tuned.classes_)} classes"
+    sizes = f"{len(y)} rows to train, {len(y_test)} to test, {x.shape[1]} inputs, {len(classes)} classes"
     title = f"{data.title}: {sizes}"
-    journal = _write_journal(out / "runs.jsonl", title, tuned, tested.quality, results)
     about = {"title": title, "weights": tuned.loss_weights_, "results": results[TUNED]}
     saved = SavedModel(data.names, scaler.mean_, scaler.scale_, tuned.coef_, tuned.intercept_, tuned.classes_, about)
+    try:
+        model_path = saved.save(out / "model.npz")
+        journal = _write_journal(out / "runs.jsonl", title, tuned, tested.quality, results)
+        report = write_runs_report(read_runs(journal), out / "report.html")
+    except OSError as reason:
+        raise InvalidInput(f"--out must be a folder in which files can be written: {reason}.") from None
     return {
         "models": results,
         "weights": tuned.loss_weights_,
-        "model": str(saved.save(out / "model.npz")),
+        "model": str(model_path),
         "runs": str(journal),
-        "report": str(write_runs_report(read_runs(journal), out / "report.html")),
+        "report": str(report),
     }
 
 
@@ -192,11 +204,9 @@ def _tuned(seed: int, x_test: Any, y_test: Any) -> tuple[TunedLogisticRegression
 
     tested = _Tested(x_test, y_test)
 
-    class Watched(TunedLogisticRegression):
-        def _on_run(self, run: Any, folds: Sequence[Any]) -> None:
-            tested(run, folds, self.classes_)
-
-    return Watched(random_state=seed), tested
+    model = TunedLogisticRegression(random_state=seed)
+    model._on_run = lambda run, folds: tested(run, folds, model.classes_)  # type: ignore[method-assign]
+    return model, tested
 
 
 def _quality(model: Any, x_test: Any, y_test: Any) -> dict[str, float]:
@@ -217,9 +227,11 @@ def _write_journal(
     """The runs of the search as a journal; one that is there is replaced."""
     from tuneloss.sklearn.search import whole_box
 
-    path.unlink(missing_ok=True)
+    for old in (path, path.with_name(path.name + ".next")):  # and what a kill left of one
+        old.unlink(missing_ok=True)
     reference = {name: {m: v for m, v in values.items() if m != "seconds"} for name, values in results.items()}
-    journal = Journal(path, {"box": whole_box().state_dict(), "title": title, "reference": reference})
+    header = {"title": title, "reference": reference, "chosen": model.best_run_, "epsilon": "inf"}
+    journal = Journal(path, {"box": whole_box().state_dict(), **header})
     for i, (run, known) in enumerate(zip(model.history_, quality, strict=True)):
         journal.append(Run(i, run["weights"], run["observation"], info=known).to_dict())
     return path

@@ -25,8 +25,11 @@ def report(
         from tuneloss.report.runs_page import write_runs_report
 
         info = read_runs(run)
+        out = out or run.with_suffix(".html")
+        if out.resolve() == run.resolve():
+            raise InvalidInput(f"The report must not replace its journal; found {run} for both. Name another: --out")
         try:
-            page = write_runs_report(info, out or run.with_suffix(".html"))
+            page = write_runs_report(info, out)
         except OSError as reason:
             raise InvalidInput(f"--out must be a file that can be written: {reason}.") from None
         console.print(f"Report: {page}", highlight=False, soft_wrap=True)

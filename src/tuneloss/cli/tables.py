@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ class Data:
             row = int(np.argmax(bad[:, worst])) + 1
             raise InvalidInput(
                 f"All inputs must be finite numbers; {self.title} has {int(bad.sum())} missing or infinite values, the "
-                f"first in column {self.names[worst]!r} at row {row}. Fill them in, or leave the column out: --drop."
+                f"first in column {self.names[worst]!r} at row {row}. Fill them in, or leave the column out."
             )
 
 
@@ -49,6 +50,8 @@ def read(
     target: the column of labels; None to have none. only: the columns that are wanted, if they are there.
     """
     if source in EMBEDDED and not Path(source).exists():
+        for name in [*([target] if target else []), *drop]:
+            raise InvalidInput(f"The embedded set {source} knows its target and inputs; found {name!r}. Leave it out.")
         return _embedded(source)
     path = Path(source)
     try:
@@ -107,9 +110,9 @@ def _embedded(name: str) -> Data:
 
 def _npz(path: Path, target: str | None, drop: Sequence[str]) -> Data:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError) as reason:
+    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as reason:
         raise InvalidInput(f"{path} must be an npz file without pickled objects; {reason}.") from None
     inputs = next((arrays[name] for name in INPUTS if name in arrays), None)
     if inputs is None or inputs.ndim != 2 or inputs.dtype.kind not in "biuf":
@@ -126,6 +129,8 @@ def _npz(path: Path, target: str | None, drop: Sequence[str]) -> Data:
                 f"--target must name an array of {len(inputs)} labels in {path}; found {_shapes(arrays)}."
             )
         labels = arrays[wanted[0]]
+        if labels.dtype.kind not in "biufU" or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
+            raise InvalidInput(f"Labels must be finite numbers or text; {wanted[0]} of {path} has type {labels.dtype}.")
     names = tuple(f"x{j}" for j in range(inputs.shape[1]))
     return Data(path.name, names, inputs.astype(np.float64), labels)
 
@@ -138,9 +143,13 @@ def _csv(path: Path) -> Any:
     from pyarrow import ArrowException, csv
 
     try:
-        return csv.read_csv(path)
-    except (ArrowException, OSError) as reason:
-        raise InvalidInput(f"{path} must be a CSV file with names in its first line; {reason}.") from None
+        table = csv.read_csv(path, convert_options=csv.ConvertOptions(strings_can_be_null=True))
+        names = list(table.column_names)
+    except (ArrowException, OSError, UnicodeDecodeError) as reason:
+        raise InvalidInput(f"{path} must be a CSV file in UTF-8, with names in its first line; {reason}.") from None
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+        raise InvalidInput(f"{path} must have commas between its columns; found the one column {names[0][:60]!r}.")
+    return table
 
 
 def _parquet(path: Path) -> Any:
@@ -160,6 +169,8 @@ def _table(title: str, table: Any, target: str | None, drop: Sequence[str]) -> D
     for name in [*([target] if target else []), *drop]:
         if name not in columns:
             raise InvalidInput(f"{title} has no column {name!r}; it has {', '.join(map(repr, columns[:20]))}.")
+    if target in drop:
+        raise InvalidInput(f"--target and --drop must name different columns; found {target!r} for both.")
     if target == "":
         raise InvalidInput(f"Which column of {title} is to be predicted? Name it: --target {columns[-1]}")
     names = tuple(name for name in columns if name != target and name not in drop)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -11,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from tuneloss.core.sample import ranges
 from tuneloss.report.figures import INK, SERIES, draw_weight, panel, plain, style
 from tuneloss.report.info import WeightRange
-from tuneloss.report.runs_info import RunsInfo, alignment, contributions, predicted_errors, regularizer
+from tuneloss.report.runs_info import RunsInfo, alignment, contributions, is_converged, predicted_errors, regularizer
 
 MOST_WEIGHTS = 12  # panels of weights, the largest parts of the loss first
 
@@ -134,15 +132,13 @@ def alignment_figure(info: RunsInfo) -> Figure | None:
     first = next((run.weights for run in info.runs if run.weights is not None), None)
     if info.learned is None or first is None or all(o.gram is None for o in info.observations):
         return None
+    before, after = (alignment(info.observations, w) for w in (info.box.as_array(first), info.learned.weights))
+    if all(is_converged(run, info.box) for run in info.observed) or np.isnan(before).all() or np.isnan(after).all():
+        return None  # there is no direction to compare
     figure, axes = panel()
     x = np.arange(1, len(info.observations) + 1)
-    for colour, label, weights in (
-        (SERIES[1], "first weights", info.box.as_array(first)),
-        (SERIES[0], "learned weights", info.learned.weights),
-    ):
-        values = alignment(info.observations, weights)
-        if not all(math.isnan(v) for v in values):
-            axes.plot(x, values, color=colour, marker="o", markersize=4, linewidth=1.5, label=label)
+    for colour, label, values in ((SERIES[1], "first weights", before), (SERIES[0], "learned weights", after)):
+        axes.plot(x, values, color=colour, marker="o", markersize=4, linewidth=1.5, label=label)
     axes.axhline(0, color=INK, linewidth=0.9)
     axes.set(xlabel="models with gradients, in order", ylabel="cosine of the gradients", ylim=(-1.05, 1.05))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -11,6 +11,7 @@ import numpy as np
 
 from tuneloss.core.box import Box
 from tuneloss.core.checks import Array, reading
+from tuneloss.core.cost import Epsilon
 from tuneloss.core.journal import read_lines
 from tuneloss.core.learn import LearnedLoss, learn_loss
 from tuneloss.core.observation import Observation
@@ -18,6 +19,7 @@ from tuneloss.core.runs import Run, best_run
 from tuneloss.errors import InvalidInput, JournalError, SolverError
 
 TIED = 1e-6  # of the loss: an observation this near to the argmin is one of the active constraints
+CANCELLED = 1e-3  # of the squared gradients of the terms: what is left of their sum at a model trained to the end
 ALIKE = 0.99  # the cosine from which on two terms' gradients cannot be told apart
 
 
@@ -30,6 +32,7 @@ class RunsInfo:
     reference: numbers of other models to compare with: {model: {measure: value}}.
     knots: where the slopes of learned regularizers change: {term: positions}; their weights are named term/right0 ...
         and term/left0 ...
+    chosen: index of the run whose weights are used, if that is not the one of least error.
     """
 
     title: str
@@ -39,11 +42,18 @@ class RunsInfo:
     learned: LearnedLoss | None
     reference: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     knots: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    chosen: int | None = None
 
     @property
     def best(self) -> Run | None:
-        """The best run told."""
-        return best_run(self.runs)
+        """The run that was chosen, if the journal names one; else the best told."""
+        return self.runs[self.chosen] if self.chosen is not None else best_run(self.runs)
+
+    @property
+    def measure(self) -> str:
+        """What decides which of two models is better."""
+        told = [run.observation for run in self.runs if run.observation is not None]
+        return "metric" if told and told[0].metric is not None else "validation error"
 
     @property
     def observations(self) -> list[Observation]:
@@ -54,7 +64,8 @@ class RunsInfo:
 def read_runs(path: Path) -> RunsInfo:
     """The runs of a journal. Nothing is written.
 
-    Its first line may have, beside the box, a `title`, a `reference` and `knots`, as in `RunsInfo`.
+    Its first line may have, beside the box, a `title`, a `reference`, `knots` and `chosen`, as in `RunsInfo`, and the
+    `epsilon` to learn with.
     """
     header, records = read_lines(path)
     if "box" not in header:
@@ -63,12 +74,17 @@ def read_runs(path: Path) -> RunsInfo:
         title, reference = str(header.get("title", path.stem)), header.get("reference", {})
         known = {str(m): {str(k): float(v) for k, v in values.items()} for m, values in reference.items()}
         knots = {str(term): [float(a) for a in row] for term, row in header.get("knots", {}).items()}
+        epsilon = header.get("epsilon", "balanced")
+        chosen = header.get("chosen")
+        if chosen is not None and not 0 <= int(chosen) < len(records):
+            raise ValueError(f"chosen is run {chosen} of {len(records)}")
     box = Box.from_state_dict(header["box"])
-    info = runs_info(title, box, [Run.from_dict(record) for record in records])
-    return replace(info, reference=known, knots=knots)
+    runs = [Run.from_dict(record) for record in records]
+    info = runs_info(title, box, runs, math.inf if epsilon == "inf" else epsilon)
+    return replace(info, reference=known, knots=knots, chosen=chosen)
 
 
-def runs_info(title: str, box: Box, runs: Sequence[Run]) -> RunsInfo:
+def runs_info(title: str, box: Box, runs: Sequence[Run], epsilon: Epsilon = "balanced") -> RunsInfo:
     """What there is to say of these runs."""
     if not runs:
         raise InvalidInput("A report needs at least one run; found none. Tell the tuner the first one.")
@@ -77,7 +93,7 @@ def runs_info(title: str, box: Box, runs: Sequence[Run]) -> RunsInfo:
     observed = tuple(with_gram or known)
     found = [run.observation for run in observed if run.observation is not None]
     try:
-        learned = learn_loss(found, box) if found else None
+        learned = learn_loss(found, box, epsilon=epsilon if with_gram else 0.0) if found else None
     except SolverError:
         learned = None
     return RunsInfo(title, box, tuple(runs), observed, learned)
@@ -120,6 +136,16 @@ def alignment(observations: Sequence[Observation], weights: Array) -> Array:
         size = math.sqrt(max(float(own), 0.0) * float(other))
         found.append(float(inner) / size if size > 0 else math.nan)
     return np.array(found)
+
+
+def is_converged(run: Run, box: Box) -> bool:
+    """Whether the gradients of the terms cancel under the run's own weights, as at the end of training."""
+    o = run.observation
+    if o is None or o.gram is None or run.weights is None:
+        return False
+    weights = box.as_array(run.weights)
+    apart = float(weights**2 @ np.diagonal(o.gram)[:-1])
+    return bool(weights @ o.gram[:-1, :-1] @ weights <= CANCELLED * apart)
 
 
 def bounds_met(weights: Array, box: Box) -> dict[str, str]:

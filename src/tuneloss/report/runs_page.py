@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from tuneloss.core.runs import Run
 from tuneloss.report import figures, html, runs_figures
 from tuneloss.report.findings import findings
-from tuneloss.report.runs_info import RunsInfo, alignment, explained, rivals
+from tuneloss.report.runs_info import RunsInfo, alignment, explained, is_converged, rivals
 
 
 def write_runs_report(info: RunsInfo, path: Path) -> Path:
@@ -21,7 +23,7 @@ def write_runs_report(info: RunsInfo, path: Path) -> Path:
 def runs_page(info: RunsInfo) -> str:
     """The page as text: what was learned, how, why, and what to do next."""
     told = sum(run.observation is not None for run in info.runs)
-    about = f"{len(info.runs)} runs told, {told} with an observation, {len(info.observations)} of these learned from."
+    about = f"Told: {len(info.runs)}; with an observation: {told}; learned from: {len(info.observations)}."
     sections = [
         html.Section("What was learned", _learned(info)),
         html.Section("How it went", _how(info)),
@@ -32,10 +34,15 @@ def runs_page(info: RunsInfo) -> str:
     return html.page(info.title, about, sections)
 
 
+def _row_name(info: RunsInfo, run: Run) -> str:
+    """Runs count from 1; models of the initial set have no number."""
+    return "initial" if run.run is None else str(run.run + 1)
+
+
 def _learned(info: RunsInfo) -> str:
     best = info.best
     if best is None or best.weights is None or best.observation is None:
-        return html.paragraphs(["No run of this journal has an observation yet."])
+        return html.paragraphs(["No run of this journal, trained with weights of its own, has an observation yet."])
     next_ = info.learned.as_dict() if info.learned is not None else {}
     rows = []
     shown_names = runs_figures.free_names(info)
@@ -46,11 +53,12 @@ def _learned(info: RunsInfo) -> str:
         span = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
         proposed = f"{next_[name]:.4g}" if name in next_ else ""
         rows.append([name, f"{best.weights[name]:.4g}", span, proposed])
-    number = f"run {best.run + 1}" if best.run is not None else "a run"
-    first = next((run for run in info.runs if run.observation is not None), None)
-    sentences = [f"The best model is that of {number}, with a validation error of {best.observation.error:.5g}."]
-    if first is not None and first is not best and first.observation is not None and first.observation.error:
-        change = 100 * (best.observation.error / first.observation.error - 1)
+    score = best.observation.score
+    which = "chosen" if info.chosen is not None else "best"
+    sentences = [f"The {which} model is that of run {_row_name(info, best)}, with a {info.measure} of {score:.5g}."]
+    first = next((run for run in info.runs if run.weights is not None and run.observation is not None), None)
+    if first is not None and first is not best and first.observation is not None and first.observation.score:
+        change = 100 * (score - first.observation.score) / abs(first.observation.score)
         sentences.append(f"That is {abs(change):.1f}% {'below' if change < 0 else 'above'} the first run.")
     drawn = runs_figures.weights_figures(info)
     shown = [
@@ -61,7 +69,7 @@ def _learned(info: RunsInfo) -> str:
         (figures.to_svg(figure, f"regularizer-{i}"), f"The learned regularizer {name} of the best run.")
         for i, (name, figure) in enumerate(runs_figures.regularizer_figures(info).items())
     ]
-    table = html.table(("term", "weight of the best run", "box", "LearnLoss now says"), rows)
+    table = html.table(("term", f"weight of the {which} run", "box", "LearnLoss, asked for the next"), rows)
     return html.paragraphs(sentences) + table + html.figures(shown)
 
 
@@ -89,7 +97,7 @@ def _why(info: RunsInfo) -> str:
     sentences = [
         (
             f"Of {len(observations)} models, the learned loss selects number {learned.argmin + 1}, "
-            f"of error {observations[learned.argmin].error:.5g}; no weights in the box select a better one."
+            f"of {info.measure} {observations[learned.argmin].score:.5g}; no weights in the box select a better one."
         ),
         f"Loss is about {learned.scale:.4g} times the error.",
     ]
@@ -121,8 +129,12 @@ def _alignment_words(info: RunsInfo) -> list[str]:
     first = next((run.weights for run in info.runs if run.weights is not None), None)
     if first is None or info.learned is None or all(o.gram is None for o in info.observations):
         return []
+    if all(is_converged(run, info.box) for run in info.observed):
+        return ["The models are trained to the end: the gradients of their terms cancel."]
     at = [info.observations[info.learned.argmin]]
     before, after = (float(alignment(at, w)[0]) for w in (info.box.as_array(first), info.learned.weights))
+    if math.isnan(before) or math.isnan(after):
+        return []
     return [
         f"At the selected model the gradients of loss and error have a cosine of {before:.2f} under the first weights,",
         f"and of {after:.2f} under the learned ones.",
@@ -141,14 +153,18 @@ def _runs_table(info: RunsInfo) -> str:
     names = free[: runs_figures.MOST_WEIGHTS]
     extra = runs_figures.shared_info(info)
     rows = []
-    for i, run in enumerate(info.runs):
+    for run in info.runs:
         weights = [f"{run.weights[name]:.3g}" if run.weights is not None else "" for name in names]
         error = f"{run.observation.error:.5g}" if run.observation is not None else f"failed: {run.failed}"
-        rows.append([str(i + 1), *weights, error, *(f"{run.info[n]:.5g}" if n in run.info else "" for n in extra)])
+        if run.observation is not None and run.observation.metric is not None:
+            error += f" (metric {run.observation.metric:.5g})"
+        rows.append(
+            [_row_name(info, run), *weights, error, *(f"{run.info[n]:.5g}" if n in run.info else "" for n in extra)]
+        )
     left_out = f" {len(free) - len(names)} more weights are not shown." if len(free) > len(names) else ""
     chosen = info.runs.index(info.best) if info.best is not None else None
-    caption = f"The best run is marked.{left_out}"
-    return html.table(("run", *names, "validation error", *extra), rows, caption=caption, chosen=chosen)
+    marked = f"The {'best' if info.chosen is None else 'chosen'} run is marked." if chosen is not None else ""
+    return html.table(("run", *names, "validation error", *extra), rows, caption=marked + left_out, chosen=chosen)
 
 
 def _drawn(parts: list[tuple[str, Figure | None, str]]) -> str:

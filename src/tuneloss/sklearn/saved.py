@@ -58,7 +58,7 @@ class SavedModel:
 def load_model(path: Path) -> SavedModel:
     """Read a file that `save` wrote; nothing in it is run."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             parts = {name: file[name] for name in file.files}
         found = SavedModel(
             names=tuple(str(name) for name in parts["names"]),
