@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 
 from tuneloss import Observation
 from tuneloss.core.checks import Array
@@ -35,6 +37,7 @@ from tuneloss.sklearn.softmax import Data, Inputs, Weights, all_classes, log_pro
 from tuneloss.sklearn.solve import Fitted, fit
 from tuneloss.sklearn.splits import Split, k_splits, one_split
 
+SMALL = 5e7  # examples * inputs * classes: below it, the threads of NumPy's BLAS and of SciPy's wait for each other
 ENOUGH, FOLDS = 500, 5  # by default, one split that validates with this many examples, or else so many folds
 SEARCH_TOL = 10  # the search's fits, and proximal ones, may be this much less exact than the last
 
@@ -149,7 +152,10 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         else:
             splits = self._splits(x, codes, weight, kept, y)
         folds = [self._fold(x, codes, *split) for split in splits]
-        self._learn(make_data(x, codes, weight, len(self.classes_), intercept=self.fit_intercept), folds)
+        data = make_data(x, codes, weight, len(self.classes_), intercept=self.fit_intercept)
+        small = x.shape[0] * x.shape[1] * len(self.classes_) < SMALL
+        with threadpool_limits(1, user_api="blas") if small else nullcontext():
+            self._learn(data, folds)
         return self
 
     def _on_run(self, run: Run, folds: Sequence[Fold]) -> None:
