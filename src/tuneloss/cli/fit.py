@@ -16,7 +16,7 @@ import typer
 
 from tuneloss.cli.shown import console, make_folder, show, stoppable
 from tuneloss.cli.tables import EMBEDDED, Data, check_labels, read
-from tuneloss.core.journal import Journal
+from tuneloss.core.journal import Journal, remove_journal
 from tuneloss.core.runs import Run
 from tuneloss.errors import InvalidInput
 
@@ -187,12 +187,12 @@ class _Tested:
         self.on_run: Any = lambda n, loss: None
 
     def __call__(self, run: Any, folds: Sequence[Any], classes: Any) -> None:
-        from tuneloss.sklearn.softmax import all_classes, log_probabilities, logits
+        from tuneloss.sklearn.softmax import predicted
 
         codes = np.searchsorted(classes, self._y)
         losses, wrong = [], []
         for fold, one in zip(folds, run.fits, strict=True):
-            log_p = log_probabilities(all_classes(logits(fold.data, one.params, self._x)))
+            log_p = predicted(fold.data, one.params, self._x)
             losses.append(-log_p[np.arange(len(codes)), codes].mean())
             wrong.append((log_p.argmax(axis=1) != codes).mean())
         self.quality.append({"test log loss": float(np.mean(losses)), "test error": float(np.mean(wrong))})
@@ -203,7 +203,6 @@ def _tuned(seed: int, x_test: Any, y_test: Any) -> tuple[TunedLogisticRegression
     from tuneloss.sklearn import TunedLogisticRegression
 
     tested = _Tested(x_test, y_test)
-
     model = TunedLogisticRegression(random_state=seed)
     model._on_run = lambda run, folds: tested(run, folds, model.classes_)  # type: ignore[method-assign]
     return model, tested
@@ -227,8 +226,7 @@ def _write_journal(
     """The runs of the search as a journal; one that is there is replaced."""
     from tuneloss.sklearn.search import whole_box
 
-    for old in (path, path.with_name(path.name + ".next")):  # and what a kill left of one
-        old.unlink(missing_ok=True)
+    remove_journal(path)
     reference = {name: {m: v for m, v in values.items() if m != "seconds"} for name, values in results.items()}
     header = {"title": title, "reference": reference, "chosen": model.best_run_, "epsilon": "inf"}
     journal = Journal(path, {"box": whole_box().state_dict(), **header})

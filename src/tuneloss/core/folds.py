@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 from tuneloss.core.box import Box
 from tuneloss.core.checks import Array
 from tuneloss.core.cost import Epsilon, cost_matrix, epsilon_value
-from tuneloss.core.forms import CAP, FINITE, Objective, Scaling, scaling
+from tuneloss.core.forms import CAP, Objective, Scaling, highest_weights, scaling
 from tuneloss.core.learn import (
     Fit,
     LearnedLoss,
@@ -89,8 +89,7 @@ def _can_hold(rows: Array, box: Box, scales: Scaling) -> bool:
     scaled = scaled[length > 0] / length[length > 0, None]
     k = len(box)
     lower, upper = (np.zeros(k), np.ones(k)) if box.is_simplex else map(scales.weights, (box.lower, box.upper))
-    highest = CAP * np.where(np.isinf(upper), 1.0, FINITE) * np.maximum(1.0, np.abs(lower))
-    upper = np.minimum(upper, highest)  # as in the program to come
+    upper = np.minimum(upper, highest_weights(lower, upper, CAP))  # as in the program to come
     found = linprog(
         np.append(np.zeros(k), -1.0),
         A_ub=np.column_stack([scaled, np.ones(len(scaled))]) if len(scaled) else None,

@@ -129,12 +129,17 @@ def _box_rows(box: Box, scales: Scaling, cap: float) -> tuple[Array, Array, Arra
         total = np.append(scales.t / scales.unit, -1.0)
         return _normalised(total[None]), -unit, np.full(k, np.inf)
     lower, upper = scales.weights(box.lower), scales.weights(box.upper)
-    highest = cap * np.where(np.isinf(upper), 1.0, FINITE) * np.maximum(1.0, np.abs(lower))
+    highest = highest_weights(lower, upper, cap)
     at_lower, at_upper = unit[:k].copy(), unit[:k].copy()
     at_lower[:, k] = -lower
     at_upper[:, k] = -np.minimum(upper, highest)
     below = np.vstack([-at_lower[free], at_upper[free], -unit[k:]])
     return _normalised(at_lower[~free]), _normalised(below), np.where(upper > highest, highest, np.inf)
+
+
+def highest_weights(lower: Array, upper: Array, cap: float) -> Array:
+    """What stands for a higher upper bound, in scaled units: `cap` of `form`."""
+    return np.asarray(cap * np.where(np.isinf(upper), 1.0, FINITE) * np.maximum(1.0, np.abs(lower)))
 
 
 def _ray_length(mu: Array, box: Box) -> float:

@@ -38,7 +38,7 @@ class Journal:
         if not isinstance(path, (str, os.PathLike)) or not Path(path).name:
             raise JournalError(f"`journal` must be the path of a file; found {path!r}.")
         self.path = Path(path)
-        self._side = self.path.with_name(self.path.name + ".next")
+        self._side = _side_of(self.path)
         with self._errors():
             self._create(_line(0, {KEY: VERSION, **header}))
             with self._locked() as file:
@@ -121,6 +121,16 @@ class Journal:
             file.truncate(len(text) - len(torn))
             self._extend(file, line)
         self._side.unlink()
+
+
+def _side_of(path: Path) -> Path:
+    return path.with_name(path.name + ".next")
+
+
+def remove_journal(path: Path) -> None:
+    """Delete a journal, and what a kill may have left beside it."""
+    for one in (path, _side_of(path)):
+        one.unlink(missing_ok=True)
 
 
 def read_lines(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:

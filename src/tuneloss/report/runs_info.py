@@ -119,9 +119,14 @@ def regularizer(info: RunsInfo, term: str) -> tuple[Array, Array] | None:
     return x, r - r.min()
 
 
+def losses_of(observations: Sequence[Observation], learned: LearnedLoss) -> Array:
+    """The learned loss of each model: weights . features."""
+    return np.array([o.features @ learned.weights for o in observations])
+
+
 def predicted_errors(observations: Sequence[Observation], learned: LearnedLoss) -> Array:
     """What the learned loss says the error of each model is: weights . features / scale; NaN at scale 0."""
-    losses = np.array([o.features @ learned.weights for o in observations])
+    losses = losses_of(observations, learned)
     return losses / learned.scale if learned.scale > 0 else np.full(len(losses), math.nan)
 
 
@@ -162,7 +167,7 @@ def bounds_met(weights: Array, box: Box) -> dict[str, str]:
 
 def rivals(observations: Sequence[Observation], learned: LearnedLoss) -> list[int]:
     """The other observations that the learned loss likes as well as its argmin: the active constraints."""
-    losses = np.array([o.features @ learned.weights for o in observations])
+    losses = losses_of(observations, learned)
     close = losses - losses[learned.argmin] <= TIED * max(float(np.abs(losses).max()), 1e-300)
     return [int(i) for i in np.flatnonzero(close) if i != learned.argmin]
 
@@ -188,7 +193,7 @@ def matched_share(info: RunsInfo) -> float:
     """scale * error as a part of the loss, over all models: about 1 where the loss follows the error."""
     if info.learned is None:
         return math.nan
-    losses = np.array([o.features @ info.learned.weights for o in info.observations])
+    losses = losses_of(info.observations, info.learned)
     errors = np.array([o.error for o in info.observations])
     return float(info.learned.scale * np.abs(errors).mean() / max(float(np.abs(losses).mean()), 1e-300))
 

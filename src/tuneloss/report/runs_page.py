@@ -34,7 +34,7 @@ def runs_page(info: RunsInfo) -> str:
     return html.page(info.title, about, sections)
 
 
-def _row_name(info: RunsInfo, run: Run) -> str:
+def _row_name(run: Run) -> str:
     """Runs count from 1; models of the initial set have no number."""
     return "initial" if run.run is None else str(run.run + 1)
 
@@ -55,7 +55,7 @@ def _learned(info: RunsInfo) -> str:
         rows.append([name, f"{best.weights[name]:.4g}", span, proposed])
     score = best.observation.score
     which = "chosen" if info.chosen is not None else "best"
-    sentences = [f"The {which} model is that of run {_row_name(info, best)}, with a {info.measure} of {score:.5g}."]
+    sentences = [f"The {which} model is that of run {_row_name(best)}, with a {info.measure} of {score:.5g}."]
     first = next((run for run in info.runs if run.weights is not None and run.observation is not None), None)
     if first is not None and first is not best and first.observation is not None and first.observation.score:
         change = 100 * (score - first.observation.score) / abs(first.observation.score)
@@ -107,7 +107,7 @@ def _why(info: RunsInfo) -> str:
     else:
         sentences.append("No other model comes near it: no constraint is active.")
     share = explained(info)
-    if share == share:  # not NaN
+    if not math.isnan(share):
         sentences.append(f"It explains {100 * max(share, 0):.0f}% of how the models' errors differ.")
     if learned.note:
         sentences.append(f"Note of the solver: {learned.note}.")
@@ -158,9 +158,7 @@ def _runs_table(info: RunsInfo) -> str:
         error = f"{run.observation.error:.5g}" if run.observation is not None else f"failed: {run.failed}"
         if run.observation is not None and run.observation.metric is not None:
             error += f" (metric {run.observation.metric:.5g})"
-        rows.append(
-            [_row_name(info, run), *weights, error, *(f"{run.info[n]:.5g}" if n in run.info else "" for n in extra)]
-        )
+        rows.append([_row_name(run), *weights, error, *(f"{run.info[n]:.5g}" if n in run.info else "" for n in extra)])
     left_out = f" {len(free) - len(names)} more weights are not shown." if len(free) > len(names) else ""
     chosen = info.runs.index(info.best) if info.best is not None else None
     marked = f"The {'best' if info.chosen is None else 'chosen'} run is marked." if chosen is not None else ""

@@ -33,7 +33,7 @@ from tuneloss.sklearn.checks import (
 )
 from tuneloss.sklearn.online import online_search, proximal_fit
 from tuneloss.sklearn.search import Fold, Options, Run, best_l2_of, best_of, chosen, search
-from tuneloss.sklearn.softmax import Data, Inputs, Weights, all_classes, log_probabilities, make_data
+from tuneloss.sklearn.softmax import Data, Inputs, Weights, all_classes, log_probabilities, make_data, weighted_targets
 from tuneloss.sklearn.solve import Fitted, fit
 from tuneloss.sklearn.splits import Split, k_splits, one_split
 
@@ -136,11 +136,9 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
             )
             weight = np.append(weight, as_weights(sample_weight_val, len(labels_val), "sample_weight_val"))
             x, labels = stacked(x, x_val), joined_labels(labels, labels_val)
-        if not (weight > 0).all():
-            n_train = int((weight[:n_train] > 0).sum())
-            x, labels, kept, weight = x[weight > 0], labels[weight > 0], np.flatnonzero(weight > 0), weight[weight > 0]
-        else:
-            kept = np.arange(len(weight))
+        kept = np.flatnonzero(weight > 0)
+        if len(kept) < len(weight):
+            x, labels, weight, n_train = x[kept], labels[kept], weight[kept], int((kept < n_train).sum())
         if sparse.issparse(x) and not x.has_canonical_format:
             x = x.copy()
             x.sum_duplicates()
@@ -180,9 +178,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         own, other = np.flatnonzero(train > 0), np.flatnonzero(held > 0)
         check_split(self.classes_, codes[own], len(other))
         data = make_data(x[own], codes[own], train[own], len(self.classes_), intercept=self.fit_intercept)
-        targets = np.zeros((len(other), len(self.classes_)))
-        targets[np.arange(len(other)), codes[other]] = held[other]
-        return Fold(data, x[other], targets)
+        return Fold(data, x[other], weighted_targets(codes[other], held[other], len(self.classes_)))
 
     def _learn(self, data: Data, folds: list[Fold]) -> None:
         """Search for weights on the folds, then fit all data."""
@@ -197,7 +193,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
             runs = search(folds, options, self._each)
             best = chosen(runs)
             weights = best.weights | {"l1": best.weights["l1"] * growth**0.5}
-            data = self._with_dropout(data, weights, best_l2_of(runs), best)
+            data = self._with_dropout(data, weights, best_l2_of(runs).weights, best)
             fitted = fit(data, weights, mean_params(best), tol=self.tol, max_iter=self.max_iter)
         else:
             runs, losses = online_search(folds, options, self._each)

@@ -16,7 +16,7 @@ from tuneloss import Box, Observation, learn_loss
 from tuneloss.core.checks import Array
 from tuneloss.errors import SolverError
 from tuneloss.sklearn.piecewise import Regularizer, hinge_features, hinge_gram, quantile_knots
-from tuneloss.sklearn.search import LEAST, Each, Fold, Options, Run, best_of, first_l2, only_l2, run_all
+from tuneloss.sklearn.search import LEAST, Each, Fold, Options, Run, as_run, best_of, first_l2, only_l2, run_all
 from tuneloss.sklearn.softmax import (
     NAMES,
     Data,
@@ -110,8 +110,7 @@ def online_search(folds: Sequence[Fold], options: Options, each: Each) -> tuple[
 
         starts = [one.params for one in runs[-1].fits]
         fits, bounds = zip(*each(train, list(zip(folds, starts, bounds, strict=True))), strict=True)
-        found = [fold.losses(one.params) for fold, one in zip(folds, fits, strict=True)]
-        runs.append(Run(loss.weights, fits, np.concatenate(found), first.sample_weight))
+        runs.append(as_run(folds, loss.weights, fits))
         losses.append(loss)
         seen.append(_observed(folds, runs[-1], knots))
         if len(runs) - runs.index(best_of(runs)) > PATIENCE:

@@ -21,7 +21,7 @@ from tuneloss.core.folds import learn_loss_on_folds
 from tuneloss.core.sample import same_point
 from tuneloss.errors import RunFailed, SolverError
 from tuneloss.sklearn.observe import observe
-from tuneloss.sklearn.softmax import NAMES, Data, Inputs, Weights, all_classes, log_probabilities, logits, terms
+from tuneloss.sklearn.softmax import NAMES, Data, Inputs, Weights, predicted, terms
 from tuneloss.sklearn.solve import Fitted, fit
 
 FACTOR = 6.0  # from one L2 weight of the path to the next
@@ -44,7 +44,7 @@ class Fold:
 
     def losses(self, params: Array) -> Array:
         """The log loss (N,) of each validation example."""
-        log_p = log_probabilities(all_classes(logits(self.data, params, self.x)))
+        log_p = predicted(self.data, params, self.x)
         found: Array = -log_p[np.arange(len(log_p)), self.targets.argmax(axis=1)]
         return found
 
@@ -140,12 +140,16 @@ def run_all(folds: Sequence[Fold], weights: Weights, starts: Sequence[Array], *,
     def train(fold: Fold, start: Array) -> Fitted:
         return fit(fold.data, weights, start, tol=options.tol, max_iter=options.max_iter)
 
-    fits = each(train, list(zip(folds, starts, strict=True)))
-    losses = [fold.losses(one.params) for fold, one in zip(folds, fits, strict=True)]
-    sample_weight = np.concatenate([fold.targets.sum(axis=1) for fold in folds])
-    run = Run(weights, tuple(fits), np.concatenate(losses), sample_weight)
+    run = as_run(folds, weights, each(train, list(zip(folds, starts, strict=True))))
     options.on_run(run, folds)
     return run
+
+
+def as_run(folds: Sequence[Fold], weights: Weights, fits: Sequence[Fitted]) -> Run:
+    """The run of these fits, one a fold."""
+    losses = [fold.losses(one.params) for fold, one in zip(folds, fits, strict=True)]
+    sample_weight = np.concatenate([fold.targets.sum(axis=1) for fold in folds])
+    return Run(weights, tuple(fits), np.concatenate(losses), sample_weight)
 
 
 def best_of(runs: Sequence[Run]) -> Run:
@@ -230,9 +234,9 @@ def valued(folds: Sequence[Fold], run: Run) -> Run:
     return replace(run, observations=tuple(Observation(e, dict(zip(NAMES, v, strict=True))) for e, v in pairs))
 
 
-def best_l2_of(runs: Sequence[Run]) -> Weights:
-    """The best weights of L2 alone."""
-    return best_of([run for run in runs if is_l2_only(run.weights)]).weights
+def best_l2_of(runs: Sequence[Run]) -> Run:
+    """The best run with L2 alone."""
+    return best_of([run for run in runs if is_l2_only(run.weights)])
 
 
 def chosen(runs: Sequence[Run]) -> Run:
@@ -240,7 +244,7 @@ def chosen(runs: Sequence[Run]) -> Run:
 
     The more weights, the more of what the validation examples gain is luck.
     """
-    best, plain = best_of(runs), best_of([run for run in runs if is_l2_only(run.weights)])
+    best, plain = best_of(runs), best_l2_of(runs)
     gain, weight = plain.losses - best.losses, best.sample_weight
     mean = np.average(gain, weights=weight)
     error = math.sqrt(float(weight @ (gain - mean) ** 2)) / weight.sum()

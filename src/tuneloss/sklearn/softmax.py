@@ -60,9 +60,7 @@ class Data:
 
     def targets(self) -> Array:
         """The labels as rows of weighted probabilities (N, C)."""
-        found = np.zeros((len(self.y), self.n_classes), order="F")
-        found[np.arange(len(self.y)), self.y] = self.sample_weight
-        return found
+        return weighted_targets(self.y, self.sample_weight, self.n_classes)
 
     def with_dropout(self, params: Array) -> Data:
         """The same, with the probabilities of this model in the dropout term."""
@@ -82,6 +80,13 @@ def make_data(x: Inputs, y: Labels, sample_weight: Array, n_classes: int, *, int
         raw = second + total * mean**2
     second = np.where(second > CONSTANT * raw, second, 0.0)
     return Data(x, y, sample_weight, n_classes, mean, second, intercept)
+
+
+def weighted_targets(y: Labels, sample_weight: Array, n_classes: int) -> Array:
+    """Labels (N,) as rows (N, C), 0 but for the example's weight at its class."""
+    found = np.zeros((len(y), n_classes), order="F")
+    found[np.arange(len(y)), y] = sample_weight
+    return found
 
 
 def squares(x: Inputs, rows: Array, mean: Array | float = 0.0) -> Array:
@@ -117,9 +122,14 @@ def log_probabilities(z: Array) -> Array:
     return z
 
 
+def predicted(data: Data, params: Array, x: Inputs | None = None) -> Array:
+    """Log probabilities (N, C) for the data's inputs, or others."""
+    return log_probabilities(all_classes(logits(data, params, x)))
+
+
 def probabilities(data: Data, params: Array) -> Array:
     """(N, C) of the data."""
-    return np.asarray(np.exp(log_probabilities(all_classes(logits(data, params)))))
+    return np.asarray(np.exp(predicted(data, params)))
 
 
 def back(data: Data, residual: Array, x: Inputs | None = None) -> Array:
@@ -135,7 +145,7 @@ def back(data: Data, residual: Array, x: Inputs | None = None) -> Array:
 
 def cross_entropy(data: Data, params: Array, targets: Array, x: Inputs | None = None) -> tuple[float, Array]:
     """-sum_i targets_i . log p_i and its gradient (F, D + 1); targets (N, C)."""
-    log_p = log_probabilities(all_classes(logits(data, params, x)))
+    log_p = predicted(data, params, x)
     residual = targets.sum(axis=1, keepdims=True) * np.exp(log_p) - targets
     return -float(np.vdot(targets, log_p)), back(data, residual[:, -data.n_rows :], x)
 
@@ -156,7 +166,7 @@ def smooth_loss(data: Data, weights: Weights, targets: Array, params: Array) -> 
 
 def smooth_value(data: Data, weights: Weights, targets: Array, params: Array) -> float:
     """Its value alone, in half the time."""
-    log_p = log_probabilities(all_classes(logits(data, params)))
+    log_p = predicted(data, params)
     w = params[:, :-1]
     return 0.5 * float(np.vdot(quadratic(data, weights) * w, w)) - float(np.vdot(targets, log_p))
 
