@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 
+from tuneloss import Observation
 from tuneloss.errors import InvalidInput
 from tuneloss.paper import experiments
 from tuneloss.paper.experiments import Unit, run_unit, run_units
@@ -18,7 +19,7 @@ from tuneloss.paper.figure2 import draw_figure2, figure2_info, figure2_units
 from tuneloss.paper.results import append_records, read_records
 from tuneloss.paper.table1 import HEADER, chosen, table1_cells, table1_info, table1_units
 from tuneloss.paper.terms import appendix_box
-from tuneloss.paper.tuners import COLORS, LABELS, TUNERS, make_tuner
+from tuneloss.paper.tuners import COLORS, LABELS, READ_TERMS, TUNERS, make_tuner
 
 FIELDS = {
     "experiment", "dataset", "tuner", "repeat", "run", "weights", "validation_loss", "validation_error", "test_loss",
@@ -44,6 +45,20 @@ def test_a_unit_has_one_whole_record_a_run():
         assert appendix_box().as_array(record["weights"]) is not None
         assert 0 < record["validation_loss"] < 10
         assert 0 <= record["test_error"] <= 1
+
+
+@pytest.mark.parametrize("tuner", TUNERS)
+def test_terms_matter_to_tuners_that_read_them_and_only_to_them(tuner):
+    """What the others ask for is the same, so the error is all that they need to be told."""
+    box, rng = appendix_box(), np.random.default_rng(0)
+    start = box.as_dict(box.lower)
+    one, other = (make_tuner(tuner, box, 7, start) for _ in range(2))
+    for error in (3.0, 1.0, 2.0, 1.5, 1.2, 1.1, 1.4, 1.3, 1.6, 1.7, 1.8):  # more than any tuner draws at random first
+        weights = one.ask()
+        assert weights == other.ask() or tuner in READ_TERMS
+        one.tell(weights, Observation(error, rng.random(5), np.eye(6)))
+        other.tell(weights, Observation(error, rng.random(5), np.diag(1 + rng.random(6))))
+    assert (one.ask() == other.ask()) == (tuner not in READ_TERMS)
 
 
 def test_tuners_share_split_first_weights_and_noise_of_a_repeat_and_repeats_differ():

@@ -7,7 +7,17 @@ import pytest
 from sklearn.metrics import log_loss
 
 from tuneloss.paper.datasets import Split
-from tuneloss.paper.terms import NAMES, cross_entropy, draw_masks, l1, l2, observe, one_hot, training_terms
+from tuneloss.paper.terms import (
+    NAMES,
+    cross_entropy,
+    draw_masks,
+    l1,
+    l2,
+    observe,
+    observe_error,
+    one_hot,
+    training_terms,
+)
 
 
 def small_split(rng, n=7, d=4, classes=3) -> Split:
@@ -63,6 +73,7 @@ def test_error_is_the_sum_of_validation_log_losses(problem):
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     mean = log_loss(split.validation_y, p, labels=range(split.n_classes))
     assert observe(params, split, masks).error == pytest.approx(mean * len(split.validation_y))
+    assert observe_error(params, split).error == pytest.approx(mean * len(split.validation_y))
 
 
 def test_the_bias_is_not_penalised(rng):

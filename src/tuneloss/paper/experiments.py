@@ -17,9 +17,9 @@ from tuneloss.core.sample import center
 from tuneloss.errors import RunFailed
 from tuneloss.paper.datasets import DIGITS, Labels, Split, fresh_split
 from tuneloss.paper.results import Record, append_records, read_records
-from tuneloss.paper.terms import appendix_box, draw_masks, log_probabilities, observe
+from tuneloss.paper.terms import appendix_box, draw_masks, log_probabilities, observe, observe_error
 from tuneloss.paper.trainer import train
-from tuneloss.paper.tuners import make_tuner
+from tuneloss.paper.tuners import READ_TERMS, make_tuner
 
 EPOCHS, EPOCHS_ON_DIGITS = 30, 100  # the paper does not say how many; digits are few
 DRAWS = 8  # of dropout masks, in an observation
@@ -34,7 +34,7 @@ class Setting:
     first: the first weights: one log-uniform "draw", the "middle" of the box, or its "lower" end.
     warm: whether a run starts from the params of the run before it, instead of zeros.
     means: whether the ranges of appendix B are meant for means over examples, instead of sums.
-    draws: of dropout masks in an observation.
+    draws: of dropout masks in an observation, for a tuner that reads more of it than the error.
     """
 
     tuner: str
@@ -113,7 +113,9 @@ def run_unit(unit: Unit, folder: str | None = None) -> Iterator[Record]:
     data, masks_seed, first, own, *noise = repeat_seeds(unit.dataset, unit.repeat, 4 + unit.runs)
     split = fresh_split(unit.dataset, np.random.default_rng(data), folder)
     how = unit.setting or Setting(unit.tuner)
-    masks = draw_masks(split, np.random.default_rng(masks_seed), draws=how.draws)
+    masks = None
+    if how.tuner in READ_TERMS:
+        masks = draw_masks(split, np.random.default_rng(masks_seed), draws=how.draws)
     box = appendix_box(len(split.train_y) if how.means else 1.0)
     firsts = {
         "draw": RandomSearch(box, seed=as_seed(first)).ask(),
@@ -136,7 +138,7 @@ def run_unit(unit: Unit, folder: str | None = None) -> Iterator[Record]:
             record |= dict.fromkeys(("validation_loss", "validation_error", "test_loss", "test_error"))
             yield record | {"seconds": round(time.perf_counter() - began, 3), "failed": str(reason)}
             continue
-        tuner.tell(weights, observe(params, split, masks))
+        tuner.tell(weights, observe_error(params, split) if masks is None else observe(params, split, masks))
         yield record | evaluated(params, split) | {"seconds": round(time.perf_counter() - began, 3)}
 
 

@@ -39,6 +39,7 @@ _MADE: dict[str, Maker] = {
     "gp": partial(OptunaSearch, sampler="gp"),
 }
 TUNERS = tuple(_MADE)
+READ_TERMS = ("tuneloss", "tuneloss-paper", "tunereg")  # the others read the error of an observation alone
 LABELS = {
     "tuneloss": "TuneLoss (ours, calibrated)",
     "tuneloss-paper": "TuneLoss (paper's form)",
