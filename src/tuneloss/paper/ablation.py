@@ -11,7 +11,7 @@ from tuneloss.paper.table1 import EXPERIMENT as TABLE1
 from tuneloss.paper.table1 import by_repeat, chosen
 from tuneloss.report.info import interval
 
-EXPERIMENT, RUNS, REPEATS = "ablation", 10, 20
+EXPERIMENT, RUNS, REPEATS = "ablation", 10, 10
 BASE, RANDOM = "tuneloss", "random"  # in the records of Table 1
 FROM_TABLE1 = {BASE: "TuneLoss of Table 1", RANDOM: "random search of Table 1"}
 AFTER = (2, 3, 10)  # runs
