@@ -44,15 +44,6 @@ def learned_loss() -> LinearLoss:
     return LinearLoss(terms, box={"logloss": 1.0, "learned": (0.0, math.inf)})
 
 
-def regularizer(loss: LinearLoss) -> Record:
-    """r as its knots and its values there, the least of them 0."""
-    _, term, positions = loss.penalty_terms()[0]
-    knots, weights = term.knots[0].double().numpy(), loss.weights[positions].double().numpy()
-    above = knots[:, None] - knots[None, :]
-    values = np.maximum(above, 0) @ weights[:KNOTS] + np.maximum(-above, 0) @ weights[KNOTS:]
-    return {"knots": _short(knots), "values": _short(values - values.min())}
-
-
 def run(key: Record, *, folder: str | None) -> Record:
     """One training run, with or without the tuner."""
     seed, online = key["seed"], key["method"] == METHODS[1]
@@ -65,7 +56,8 @@ def run(key: Record, *, folder: str | None) -> Record:
 
     def look(epoch: int, tuner: OnlineTuner | None) -> None:
         if tuner is not None and (epoch in DRAWN or epoch == key["epochs"]):
-            found[str(epoch)] = regularizer(loss)
+            knots, values = loss.regularizers()["learned"]
+            found[str(epoch)] = {"knots": _short(knots), "values": _short(values)}
 
     optimizer = torch.optim.Adagrad(model.parameters(), lr=key["learning_rate"])
     with warnings.catch_warnings():

@@ -11,6 +11,7 @@ from tuneloss.paper.experiments import loss_and_error  # noqa: E402
 from tuneloss.paper.figure3 import (  # noqa: E402
     FORMS,
     draw_figure3,
+    drawn_regularizer,
     figure3_records,
     figure3_rows,
     kept_epochs,
@@ -18,7 +19,6 @@ from tuneloss.paper.figure3 import (  # noqa: E402
     log_loss,
     one_epoch,
     online_run,
-    regularizer,
     shared_model,
 )
 from tuneloss.paper.trainer import AdaGrad  # noqa: E402
@@ -58,7 +58,7 @@ def test_an_epoch_follows_the_learned_penalty(trainer):
     right, left = int((knots.abs()).argmin()), int((knots.abs()).argmin())
     weights[right] = weights[50 + left] = 5.0
     loss.set_weights({f"learned/{label}": float(w) for label, w in zip(term.labels(), weights, strict=True)})
-    drawn = regularizer(loss)
+    drawn = drawn_regularizer(loss)
     np.testing.assert_allclose(drawn["values"], 5 * np.abs(np.array(drawn["knots"]) - float(knots[right])), atol=2e-3)
     for _ in range(5):
         one_epoch(trainer, loss)

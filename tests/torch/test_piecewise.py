@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from tests.torch.reference import hinges, make_net, matrices
 from tuneloss.errors import InvalidInput, NotFinite
-from tuneloss.torch import L1, ConvexPiecewiseLinear, by_layer
+from tuneloss.torch import L1, ConvexPiecewiseLinear, LinearLoss, by_layer
 from tuneloss.torch.select import trainable
 
 KNOTS = [-0.2, 0.0, 0.13, 0.4]
@@ -51,6 +51,23 @@ def test_function_tells_r():
     index = 2 * torch.arange(5)  # one x in each open bin
     expected = torch.stack([sum(w * h() for w, h in zip(WEIGHTS, hinges(KNOTS, [v]), strict=True)) for v in x])
     torch.testing.assert_close(r.intercept[index] + r.slope[index] * (x - r.center), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_the_loss_shows_each_regularizer_by_its_values_at_the_knots():
+    """The sum of hinges at the knots of each group, less its least value; without knots there is nothing to show."""
+    net = make_net()
+    penalty = ConvexPiecewiseLinear(3, groups=by_layer(net))
+    loss = LinearLoss({"fit": lambda model, batch: model(batch[0]).mean(), "r": penalty}, box={"fit": 1.0, "r": (0, 9)})
+    assert loss.regularizers() == {}
+    loss.place_knots(net)
+    weights = np.random.default_rng(0).random(12)
+    loss.set_weights({"fit": 1.0, "r": weights})
+    shown = loss.regularizers()
+    assert list(shown) == [f"r/{group}" for group in penalty.groups]
+    for own, row, (knots, values) in zip(weights.reshape(2, 6), penalty.knots.double(), shown.values(), strict=True):
+        expected = torch.stack([sum(w * h() for w, h in zip(own, hinges(row.tolist(), [v]), strict=True)) for v in row])
+        torch.testing.assert_close(knots, row)
+        torch.testing.assert_close(values, (expected - expected.min()).double(), rtol=1e-5, atol=1e-5)
 
 
 def test_knots_are_placed_from_the_least_to_the_greatest_parameter_of_their_group():

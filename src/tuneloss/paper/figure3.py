@@ -88,7 +88,7 @@ def online_run(dataset: str, form: str, seed: int, epochs: int, folder: str | No
                 warnings.filterwarnings("ignore", message="Tuning may hurt")  # the curves show it, if it does
                 tuner.step()
             if epoch in DRAWN or epoch == epochs:
-                regularizers[str(epoch)] = regularizer(loss)
+                regularizers[str(epoch)] = drawn_regularizer(loss)
     kept = kept_epochs(epochs)
     best = int(np.argmin(curves["validation_loss"]))
     return {
@@ -134,17 +134,10 @@ def one_epoch(trainer: AdaGrad, loss: LinearLoss) -> None:
     trainer.epoch_with_slopes(r.grid.knots.double().numpy(), r.slope.numpy())
 
 
-def regularizer(loss: LinearLoss) -> Record:
-    """r as its knots and its values there, the least of them 0."""
-    _, term, places = loss.penalty_terms()[0]
-    assert isinstance(term, ConvexPiecewiseLinear)
-    if not term.placed:
-        return {"knots": [], "values": []}
-    r = term.function(loss.weights[places].tolist())
-    knots = r.grid.knots.double()
-    at_knots = slice(1, None, 2)  # bins 2j + 1
-    values = (r.intercept[at_knots] + r.slope[at_knots] * (knots - r.center)).numpy()
-    return {"knots": _short(knots.numpy()), "values": _short(values - values.min())}
+def drawn_regularizer(loss: LinearLoss) -> Record:
+    """r as its knots and its values there; nothing, if it has no knots yet."""
+    knots, values = loss.regularizers().get("learned", (torch.empty(0), torch.empty(0)))
+    return {"knots": _short(knots.numpy()), "values": _short(values.numpy())}
 
 
 def measured(trainer: AdaGrad, split: Split) -> dict[str, float]:

@@ -192,6 +192,20 @@ class LinearLoss(nn.Module):
             if isinstance(penalty, ConvexPiecewiseLinear) and not penalty.placed:
                 penalty.place(trainable(model))
 
+    def regularizers(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """Each learned convex function as its knots (p,) and its values there (p,), the least of them 0.
+
+        By the name of its term ("learned"), or of term and group ("learned/backbone"); those whose knots have no
+        positions yet are left out.
+        """
+        found = {}
+        for name, penalty, positions in self.penalty_terms():
+            if isinstance(penalty, ConvexPiecewiseLinear) and penalty.placed:
+                numbers = [self.numbers()[j] for j in positions]
+                for i, group in enumerate(penalty.groups):
+                    found[f"{name}/{group}" if group else name] = penalty.curve(numbers, i)
+        return found
+
     def __getstate__(self) -> dict[str, Any]:
         """For a copy: its buffers count their versions anew, so what was read is forgotten."""
         return {**self.__dict__, "_numbers": (None, 0, [])}

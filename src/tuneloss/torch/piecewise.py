@@ -92,6 +92,13 @@ class ConvexPiecewiseLinear(Penalty):
         """r as knots, slopes and intercepts, from the weights of this term."""
         return self._tables(weights)[group]
 
+    def curve(self, weights: Sequence[float], group: int = 0) -> tuple[Tensor, Tensor]:
+        """The knots (p,) and the values of r there (p,), the least of them 0: what to draw."""
+        r, at_knots = self.function(weights, group), slice(1, None, 2)  # bins 2j + 1
+        knots = r.grid.knots.double()
+        values = r.intercept[at_knots] + r.slope[at_knots] * (knots - r.center)
+        return knots, values - values.min()
+
     def check_placed(self) -> None:
         """Raise unless the knots have positions."""
         if not self.placed:
