@@ -13,9 +13,10 @@ except ModuleNotFoundError as missing:
     raise SystemExit(f"The command line needs {missing.name}: pip install 'tuneloss[cli]'") from None
 
 from tuneloss.cli.demo import demo
-from tuneloss.cli.fit import fit, predict
+from tuneloss.cli.fit import fit
 from tuneloss.cli.learn import learn
 from tuneloss.cli.paper import paper
+from tuneloss.cli.predict import predict
 from tuneloss.cli.report import report
 
 app = typer.Typer(

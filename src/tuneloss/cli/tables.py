@@ -7,9 +7,10 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
 
 from tuneloss.core.checks import Array
@@ -17,6 +18,10 @@ from tuneloss.errors import InvalidInput
 
 EMBEDDED = ("digits", "iris", "wine", "breast_cancer")
 INPUTS, TARGETS = ("features", "X", "x"), ("labels", "y", "target")  # names of arrays in an npz file
+DataArgument = Annotated[
+    str, typer.Argument(help=f"CSV, Parquet or npz file, or an embedded set: {', '.join(EMBEDDED)}.")
+]
+MaxGb = Annotated[float, typer.Option(min=0.001, help="Largest file that is read.")]
 FEWEST = 3  # rows of a class: one each to train, to validate and to test
 
 

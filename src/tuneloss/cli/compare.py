@@ -1,0 +1,162 @@
+"""What `tuneloss fit` does: three models on the same rows, and the files that are left of the tuned one."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tuneloss.cli.tables import Data
+from tuneloss.core.journal import Journal, remove_journal
+from tuneloss.core.progress import progress_bar
+from tuneloss.core.runs import Run
+from tuneloss.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from tuneloss.sklearn import TunedLogisticRegression
+
+PLAIN, L2_PATH, TUNED = "no regularizer", "L2 path (LogisticRegressionCV)", "tuned"
+MEASURES = ("test log loss", "test error")
+LEAST = float(np.finfo(float).eps)  # a probability of less counts as this, as in scikit-learn's log_loss
+Quality = dict[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Standardised rows to train and to test; mean and scale are those of the columns before."""
+
+    x: Any
+    y: Any
+    x_test: Any
+    y_test: Any
+    mean: Any
+    scale: Any
+
+    @property
+    def n_classes(self) -> int:
+        return len(np.unique(self.y))
+
+    def __str__(self) -> str:
+        sizes = f"{len(self.y)} rows to train, {len(self.y_test)} to test"
+        return f"{sizes}, {self.x.shape[1]} inputs, {self.n_classes} classes"
+
+
+def hold_out(data: Data, test_fraction: float, seed: int) -> Rows:
+    """Hold out a part of the rows to test; of each class at least one there, and two to train."""
+    from sklearn.model_selection import train_test_split
+    from sklearn.preprocessing import StandardScaler
+
+    assert data.y is not None
+    n, n_classes = len(data.y), len(np.unique(data.y))
+    n_test = min(max(round(test_fraction * n), n_classes), n - 2 * n_classes)
+    x, x_test, y, y_test = train_test_split(data.x, data.y, test_size=n_test, stratify=data.y, random_state=seed)
+    scaler = StandardScaler().fit(x)
+    x, x_test = scaler.transform(x), scaler.transform(x_test)
+    if not (np.isfinite(x).all() and np.isfinite(x_test).all()):
+        raise InvalidInput(f"Inputs must have squares that are numbers; {data.title} has values that are too large.")
+    return Rows(x, y, x_test, y_test, scaler.mean_, scaler.scale_)
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """The tuned model, how well each of its runs did on the test rows, and how well each model did, in which time."""
+
+    tuned: TunedLogisticRegression
+    by_run: list[Quality]
+    results: dict[str, Quality]
+
+
+def compare(rows: Rows, seed: int) -> Compared:
+    """Fit a model without a regularizer, the best of a path of L2, and the tuned one, with a progress bar."""
+    from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+
+    from tuneloss.sklearn import TunedLogisticRegression
+
+    n_folds = int(min(5, np.unique(rows.y, return_counts=True)[1].min()))
+    tuned = TunedLogisticRegression(random_state=seed)
+    models = {
+        PLAIN: LogisticRegression(C=np.inf, max_iter=1000),
+        L2_PATH: LogisticRegressionCV(
+            cv=n_folds, l1_ratios=(0,), scoring="neg_log_loss", max_iter=1000, use_legacy_attributes=False
+        ),
+        TUNED: tuned,
+    }
+    by_run: list[Quality] = []
+    results = {}
+    with progress_bar("fitting", 2 + tuned.max_runs) as advance:
+
+        def on_run(run: Any, folds: Sequence[Any]) -> None:
+            by_run.append(_quality_of_run(run, folds, tuned.classes_, rows))
+            loss = run.error / float(run.sample_weight.sum())
+            advance(2 + len(by_run), f"{TUNED}: run {len(by_run)}, validation log loss {loss:.4f}")
+
+        tuned._on_run = on_run  # type: ignore[method-assign]
+        for i, (name, model) in enumerate(models.items()):
+            advance(i, name)
+            start = time.perf_counter()
+            with nullcontext() if name == TUNED else _quiet():
+                model.fit(rows.x, rows.y)
+            seconds = time.perf_counter() - start
+            results[name] = _quality(model.predict_proba(rows.x_test), model.classes_, rows) | {"seconds": seconds}
+        advance(2 + tuned.max_runs, "done")
+    return Compared(tuned, by_run, results)
+
+
+def _quality(p: Any, classes: Any, rows: Rows) -> Quality:
+    """Of probabilities (N, C) of the test rows."""
+    codes = np.searchsorted(classes, rows.y_test)
+    loss = -np.log(np.maximum(p[np.arange(len(codes)), codes], LEAST)).mean()
+    return dict(zip(MEASURES, (float(loss), float((p.argmax(axis=1) != codes).mean())), strict=True))
+
+
+def _quality_of_run(run: Any, folds: Sequence[Any], classes: Any, rows: Rows) -> Quality:
+    """The mean over the models of all folds."""
+    from tuneloss.sklearn.softmax import predicted
+
+    pairs = zip(folds, run.fits, strict=True)
+    each = [_quality(np.exp(predicted(fold.data, one.params, rows.x_test)), classes, rows) for fold, one in pairs]
+    return {name: float(np.mean([quality[name] for quality in each])) for name in MEASURES}
+
+
+def write(out: Path, data: Data, rows: Rows, found: Compared) -> dict[str, Path]:
+    """Write model, runs and report into the folder; the path of each."""
+    from tuneloss.report.runs_info import read_runs
+    from tuneloss.report.runs_page import write_runs_report
+    from tuneloss.sklearn.saved import SavedModel
+
+    tuned, title = found.tuned, f"{data.title}: {rows}"
+    about = {"title": title, "weights": tuned.loss_weights_, "results": found.results[TUNED]}
+    saved = SavedModel(data.names, rows.mean, rows.scale, tuned.coef_, tuned.intercept_, tuned.classes_, about)
+    try:
+        model = saved.save(out / "model.npz")
+        runs = _write_journal(out / "runs.jsonl", title, found)
+        return {"model": model, "runs": runs, "report": write_runs_report(read_runs(runs), out / "report.html")}
+    except OSError as reason:
+        raise InvalidInput(f"--out must be a folder in which files can be written: {reason}.") from None
+
+
+def _write_journal(path: Path, title: str, found: Compared) -> Path:
+    """The runs of the search as a journal; one that is there is replaced."""
+    from tuneloss.sklearn.search import whole_box
+
+    remove_journal(path)
+    reference = {name: {m: values[m] for m in MEASURES} for name, values in found.results.items()}
+    header = {"title": title, "reference": reference, "chosen": found.tuned.best_run_, "epsilon": "inf"}
+    journal = Journal(path, {"box": whole_box().state_dict(), **header})
+    for i, (run, known) in enumerate(zip(found.tuned.history_, found.by_run, strict=True)):
+        journal.append(Run(i, run["weights"], run["observation"], info=known).to_dict())
+    return path
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings of the models that are compared with: one without a regularizer need not converge."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -1,0 +1,68 @@
+"""`tuneloss predict`: what a saved model says to a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tuneloss.cli.shown import console, stoppable
+from tuneloss.cli.tables import DataArgument, MaxGb, read
+from tuneloss.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from tuneloss.sklearn.saved import SavedModel
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="model.npz of `tuneloss fit`.")],
+    data: DataArgument,
+    out: Annotated[Path | None, typer.Option(help="CSV file to write; standard output if not given.")] = None,
+    max_gb: MaxGb = 1.0,
+) -> None:
+    """Print the most probable class of each row, and the probabilities of all classes, as CSV.
+
+    The columns that the model was trained with must be there, in any order; others are not looked at.
+    """
+    with stoppable():
+        from tuneloss.sklearn.saved import load_model
+
+        known = load_model(model)
+        given = _inputs(known, data, max_gb)
+        lines = _csv_lines(known, known.probabilities(given))
+        if out is None:
+            sys.stdout.writelines(lines)
+            return
+        try:
+            out.write_text("".join(lines), encoding="utf-8")
+        except OSError as reason:
+            raise InvalidInput(f"--out must be a file that can be written: {reason}.") from None
+        console.print(f"{len(given)} rows: {out}", highlight=False, soft_wrap=True)
+
+
+def _inputs(known: SavedModel, source: str, max_gb: float) -> Any:
+    """The rows of the data, in the order of the model's columns."""
+    given = read(source, None, [], max_gb, only=known.names)
+    missing = [name for name in known.names if name not in given.names]
+    if missing:
+        raise InvalidInput(
+            f"{given.title} must have the columns that the model was trained with; it has no {missing[0]!r}"
+            f"{f' and {len(missing) - 1} others' if len(missing) > 1 else ''}."
+        )
+    return given.x[:, [given.names.index(name) for name in known.names]]
+
+
+def _csv_lines(known: SavedModel, probabilities: Any) -> Iterator[str]:
+    def line(cells: Sequence[object]) -> str:
+        buffer = io.StringIO()
+        csv.writer(buffer, lineterminator="\n").writerow(cells)
+        return buffer.getvalue()
+
+    yield line(["predicted", *(f"p({label})" for label in known.classes)])
+    for row in probabilities:
+        yield line([known.classes[int(row.argmax())], *(f"{p:.6g}" for p in row)])
