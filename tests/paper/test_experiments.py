@@ -15,7 +15,7 @@ from tuneloss import Observation
 from tuneloss.errors import InvalidInput
 from tuneloss.paper import experiments
 from tuneloss.paper.experiments import Unit, run_unit, run_units
-from tuneloss.paper.figure2 import draw_figure2, figure2_info, figure2_units
+from tuneloss.paper.figure2 import draw_figure2, early_rows, figure2_info, figure2_units
 from tuneloss.paper.results import append_records, read_records
 from tuneloss.paper.table1 import HEADER, chosen, table1_cells, table1_info, table1_units
 from tuneloss.paper.terms import appendix_box
@@ -179,6 +179,20 @@ def test_figure_2_by_hand_and_drawn(tmp_path):
     assert [axes.get_title() for axes in figure.axes] == ["tf_flowers"] * 2
 
 
+def test_early_rows_by_hand():
+    """TuneLoss after 2 and 3 runs less random search after 100, repeat by repeat; random search has no 500 here."""
+    records = [record("tuneloss", r, i, 1 - i / 10, 1 + r - i / 10) for r in range(2) for i in range(3)]
+    records += [record("random", r, i, 1 - i / 1000, 2 + r + r - i / 100) for r in range(2) for i in range(100)]
+    header, rows = early_rows(records)
+    assert header[3] == "test log loss less random search's after 100"
+    assert rows[0][:3] == ["tf_flowers", LABELS["tuneloss"], "2"]
+    less = [0.9 + 0 - (2 - 0.99), 1.9 - (4 - 0.99)]
+    assert rows[0][3] == f"{np.mean(less):.4f} ± {12.7062 * 0.5:.4f}"
+    assert rows[1][3].startswith(f"{np.mean(less) - 0.1:.4f} ± ")
+    assert all(row[4] == row[6] == "" for row in rows)
+    assert rows[2][3] == ""  # it has no 10 runs
+
+
 def test_what_is_to_be_run():
     """The sizes that the reproduction promises."""
     counts: dict[tuple[str, str], int] = {}
@@ -190,6 +204,9 @@ def test_what_is_to_be_run():
     sizes = {(u.tuner, u.runs) for u in figure2_units(["tf_flowers"])}
     assert {("random", 500), ("gp-ei-mcmc", 50), ("tuneloss", 100)} <= sizes
     assert sum(u.tuner == "gp-ei-mcmc" for u in figure2_units(["tf_flowers"])) == 5
+    assert {u.tuner for u in figure2_units(["tf_flowers"], tuners=["random", "tpe"])} == {"random", "tpe"}
+    with pytest.raises(InvalidInput, match="found 'sgd'"):
+        figure2_units(["tf_flowers"], tuners=["random", "sgd"])
 
 
 def test_every_tuner_has_a_label_and_a_colour_of_its_own():

@@ -30,6 +30,7 @@ Datasets = Annotated[
 Repeats = Annotated[int | None, typer.Option(min=1, help="Independent repeats, each with its own split.")]
 Runs = Annotated[int | None, typer.Option(min=1, help="Training runs of each tuner.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Repeats run at once.", show_default="one a CPU")]
+Tuners = Annotated[list[str] | None, typer.Option("--tuner", "--tuners", help="Only this one; again for more.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Small, on the embedded digits: two minutes at most.")]
 
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print tables as Markdown.")]
@@ -166,14 +167,18 @@ def figure2(
     jobs: Jobs = None,
     quick: Quick = False,
     markdown: Markdown = False,
+    tuners: Tuners = None,
 ) -> None:
     """Figure 2: test log loss and error by the number of training runs. Resumable."""
-    from tuneloss.paper.figure2 import EXPERIMENT, draw_figure2, figure2_info, figure2_units
-    from tuneloss.paper.tuners import LABELS
+    from tuneloss.paper.figure2 import EXPERIMENT, draw_figure2, early_rows, figure2_info, figure2_units
+    from tuneloss.paper.tuners import LABELS, TUNERS
 
-    make_folder(out)
     names = chosen_datasets(datasets, quick, small=True)
-    units = figure2_units(names, repeats or (2 if quick else None), runs or (8 if quick else None))
+    with stoppable():
+        units = figure2_units(
+            names, repeats or (2 if quick else None), runs or (8 if quick else None), tuners or list(TUNERS)
+        )
+    make_folder(out)
     records = run_all(EXPERIMENT, units, results, jobs, quick)
     curves = figure2_info(records)
     at = [n for n in (1, 2, 3, 5, 10, 20, 50, 100, 500) if n <= max(len(curve.mean) for curve in curves)]
@@ -184,6 +189,7 @@ def figure2(
     ]
     show(["data", "tuner", *(f"after {n}" for n in at)], rows, markdown=markdown)
     console.print("Test log loss of the model of least validation log loss so far, mean over repeats.")
+    show(*early_rows(records), markdown=markdown)
     save_both(draw_figure2(curves), out, "figure2")
 
 

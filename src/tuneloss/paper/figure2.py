@@ -13,23 +13,28 @@ from tuneloss.core.checks import Array
 from tuneloss.paper.experiments import Unit
 from tuneloss.paper.results import Record
 from tuneloss.paper.table1 import by_repeat, chosen
-from tuneloss.paper.tuners import COLORS, LABELS, TUNERS
+from tuneloss.paper.tuners import COLORS, LABELS, TUNERS, check_tuners
 from tuneloss.report.figures import INK, style
 from tuneloss.report.info import interval
 
 EXPERIMENT = "figure2"
 RUNS = dict.fromkeys(TUNERS, 100) | {"random": 500, "gp-ei-mcmc": 50}
 REPEATS = dict.fromkeys(TUNERS, 20) | {"gp-ei-mcmc": 5}
+EARLY, LATE = (2, 3, 10), (100, 500)  # runs of TuneLoss, and of random search
+ByRepeat = dict[int, list[Record]]
 PANELS = {"test_loss": ("validation_loss", "test log loss"), "test_error": ("validation_error", "test error")}
 
 
-def figure2_units(datasets: Sequence[str], repeats: int | None = None, runs: int | None = None) -> list[Unit]:
+def figure2_units(
+    datasets: Sequence[str], repeats: int | None = None, runs: int | None = None, tuners: Sequence[str] = TUNERS
+) -> list[Unit]:
     """What is to be run, repeat by repeat."""
+    check_tuners(tuners)
     return [
         Unit(EXPERIMENT, dataset, tuner, repeat, min(RUNS[tuner], runs or RUNS[tuner]))
         for repeat in range(max(REPEATS.values()) if repeats is None else repeats)
         for dataset in datasets
-        for tuner in TUNERS
+        for tuner in tuners
         if repeat < (REPEATS[tuner] if repeats is None else repeats)
     ]
 
@@ -59,6 +64,33 @@ def figure2_info(records: Sequence[Record]) -> list[TunerCurve]:
                     mean, half = (np.array([getattr(pair, name) for pair in pairs]) for name in ("mean", "half"))
                     curves.append(TunerCurve(dataset, tuner, measure, len(values), mean, half))
     return curves
+
+
+def early_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
+    """Header, and for each form of TuneLoss after a few runs, what it has less random search after many.
+
+    Differences are taken repeat by repeat: mean and 95% interval; below 0, TuneLoss is better.
+    """
+    rows = []
+    for dataset in dict.fromkeys(record["dataset"] for record in records):
+        random = by_repeat(records, dataset, "random")
+        for tuner in ("tuneloss", "tuneloss-paper"):
+            own = by_repeat(records, dataset, tuner)
+            for early in EARLY:
+                cells = [_less(own, random, early, late, measure) for measure in PANELS for late in LATE]
+                rows.append([dataset, LABELS[tuner], str(early), *cells])
+    header = [f"{label} less random search's after {late}" for _, label in PANELS.values() for late in LATE]
+    return ["data", "tuner", "runs", *header], rows
+
+
+def _less(own: ByRepeat, other: ByRepeat, early: int, late: int, measure: str) -> str:
+    """What one tuner has after `early` runs less what the other has after `late`, where there are as many."""
+    found = []
+    for i in own.keys() & other.keys():
+        mine, yours = (chosen(runs, measure, PANELS[measure][0]) for runs in (own[i], other[i]))
+        if len(mine) >= early and len(yours) >= late:
+            found.append(mine[early - 1] - yours[late - 1])
+    return str(interval(found)) if found else ""
 
 
 def draw_figure2(curves: Sequence[TunerCurve]) -> Figure:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -63,6 +63,12 @@ COLORS = {  # of Okabe and Ito: told apart without red and green; the same every
 
 def make_tuner(name: str, box: Box, seed: int, start: Mapping[str, float], **options: Any) -> Tuner:
     """The tuner of this name; all begin with the weights of `start`. options: of its own."""
-    if name not in _MADE:
-        raise InvalidInput(f"A tuner must be one of {', '.join(TUNERS)}; found {name!r}.")
+    check_tuners([name])
     return _MADE[name](box, seed=seed, start=start, **options)
+
+
+def check_tuners(names: Sequence[str]) -> None:
+    """Raise unless these are names of tuners."""
+    unknown = [name for name in names if name not in _MADE]
+    if unknown:
+        raise InvalidInput(f"A tuner must be one of {', '.join(TUNERS)}; found {unknown[0]!r}.")
