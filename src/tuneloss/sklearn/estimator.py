@@ -9,12 +9,10 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
@@ -22,15 +20,8 @@ from threadpoolctl import threadpool_limits
 from tuneloss import Observation
 from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
-from tuneloss.sklearn.checks import (
-    as_weights,
-    check_options,
-    check_split,
-    check_two_classes,
-    check_validation,
-    joined_labels,
-    stacked,
-)
+from tuneloss.sklearn.checks import check_options, check_split, check_two_classes
+from tuneloss.sklearn.given import Examples, read_examples
 from tuneloss.sklearn.online import online_search, proximal_fit
 from tuneloss.sklearn.search import Fold, Options, Run, best_l2_of, best_of, chosen, search
 from tuneloss.sklearn.softmax import Data, Inputs, Weights, all_classes, log_probabilities, make_data, weighted_targets
@@ -125,33 +116,12 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         """
         check_options(self)
         self.__dict__.pop("regularizer_", None)  # of an earlier fit
-        x, labels = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, accept_large_sparse=False)
-        check_classification_targets(labels)
-        weight = as_weights(sample_weight, len(labels), "sample_weight")
-        n_train = len(labels)
-        check_validation(X_val, y_val, sample_weight_val)
-        if X_val is not None:
-            x_val, labels_val = validate_data(
-                self, X_val, y_val, accept_sparse="csr", dtype=np.float64, accept_large_sparse=False, reset=False
-            )
-            weight = np.append(weight, as_weights(sample_weight_val, len(labels_val), "sample_weight_val"))
-            x, labels = stacked(x, x_val), joined_labels(labels, labels_val)
-        kept = np.flatnonzero(weight > 0)
-        if len(kept) < len(weight):
-            x, labels, weight, n_train = x[kept], labels[kept], weight[kept], int((kept < n_train).sum())
-        if sparse.issparse(x) and not x.has_canonical_format:
-            x = x.copy()
-            x.sum_duplicates()
-        self.classes_, codes = np.unique(labels, return_inverse=True)
+        given = read_examples(self, X, y, sample_weight, X_val, y_val, sample_weight_val)
+        self.classes_, codes = np.unique(given.labels, return_inverse=True)
         check_two_classes(self, self.classes_)
-        if X_val is not None:
-            first = np.arange(len(weight)) < n_train
-            splits = [(weight * first, weight * ~first)]
-        else:
-            splits = self._splits(x, codes, weight, kept, y)
-        folds = [self._fold(x, codes, *split) for split in splits]
-        data = make_data(x, codes, weight, len(self.classes_), intercept=self.fit_intercept)
-        small = x.shape[0] * x.shape[1] * len(self.classes_) < SMALL
+        folds = [self._fold(given.x, codes, *split) for split in self._splits(given, codes, y)]
+        data = make_data(given.x, codes, given.weight, len(self.classes_), intercept=self.fit_intercept)
+        small = given.x.shape[0] * given.x.shape[1] * len(self.classes_) < SMALL
         with threadpool_limits(1, user_api="blas") if small else nullcontext():
             self._learn(data, folds)
         return self
@@ -159,17 +129,21 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
     def _on_run(self, run: Run, folds: Sequence[Fold]) -> None:
         """For those who want to see each run as it ends, such as the command line."""
 
-    def _splits(self, x: Inputs, codes: NDArray[np.intp], weight: Array, kept: NDArray[np.intp], y: Any) -> list[Split]:
-        """Sample weights of training and validation, split by split; of those in `kept`, if cv counts all examples."""
+    def _splits(self, given: Examples, codes: NDArray[np.intp], y: Any) -> list[Split]:
+        """Sample weights of training and validation, split by split. A splitter is shown all labels y."""
+        weight = given.weight
+        if given.n_train is not None:
+            first = np.arange(len(weight)) < given.n_train
+            return [(weight * first, weight * ~first)]
         seed = int(check_random_state(self.random_state).randint(2**31))
         if self.cv is None and self.validation_fraction * weight.sum() >= ENOUGH:
-            return one_split(x, codes, weight, self.validation_fraction, seed)
+            return one_split(given.x, codes, weight, self.validation_fraction, seed)
         if self.cv is None or isinstance(self.cv, (int, np.integer)):
-            return k_splits(x, codes, weight, FOLDS if self.cv is None else int(self.cv), seed)
+            return k_splits(given.x, codes, weight, FOLDS if self.cv is None else int(self.cv), seed)
         found = []
         n = len(np.asarray(y))
         for parts in check_cv(self.cv, y, classifier=True).split(np.zeros((n, 1)), y):
-            train, held = (np.bincount(np.arange(n)[part], minlength=n)[kept] for part in parts)
+            train, held = (np.bincount(np.arange(n)[part], minlength=n)[given.kept] for part in parts)
             found.append((weight * train, weight * held))
         return found
 
