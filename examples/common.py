@@ -14,7 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-import joblib
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -24,6 +23,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from tuneloss.paper.datasets import digits, load_features
+from tuneloss.paper.parallel import side_by_side
 from tuneloss.paper.results import Record, append_records, read_records
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -218,8 +218,7 @@ def run_missing(path: Path, keys: Sequence[Record], run: Callable[[Record], Reco
     done = {_name(record, keys[0]): record for record in read_records(path, mend=True) if set(keys[0]) <= set(record)}
     missing = [key for key in keys if _name(key, key) not in done]
     say(f"{path}: {len(keys) - len(missing)} of {len(keys)} runs are there, {len(missing)} to do")
-    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
-    for count, record in enumerate(parallel(joblib.delayed(_run_one)(run, key) for key in missing), start=1):
+    for count, record in enumerate(side_by_side(_run_one, [(run, key) for key in missing], jobs), start=1):
         append_records(path, [record])
         done[_name(record, keys[0])] = record
         say(f"{count}/{len(missing)}  {shown(record)}")

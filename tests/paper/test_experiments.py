@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import joblib
 import numpy as np
 import pytest
 
@@ -94,6 +95,17 @@ def test_what_is_in_the_file_is_not_run_again_and_longer_units_add_their_rest(tm
     assert without_time(longer[:2]) == without_time(first[:2])
     assert path.read_text().startswith(before)
     assert len(read_records(path)) == 5
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])  # the last returns lists only
+def test_another_backend_of_joblib_takes_the_units(tmp_path, backend):
+    """In rounds where it must be, and a round is in the file before the next: so a kill loses one."""
+    units, lines = [Unit("table1", "digits", "random", repeat, 1) for repeat in range(3)], []
+    path = tmp_path / "some.jsonl"
+    with joblib.parallel_config(backend=backend):
+        records = run_units(path, units, jobs=2, on_unit=lambda done, unit: lines.append(len(read_records(path))))
+    assert [record["repeat"] for record in records] == [0, 1, 2]
+    assert lines == [1, 2, 3]
 
 
 def test_side_by_side_gives_the_same_records(tmp_path):

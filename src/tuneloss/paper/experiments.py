@@ -16,6 +16,7 @@ from tuneloss.core.checks import Array
 from tuneloss.core.sample import center
 from tuneloss.errors import RunFailed
 from tuneloss.paper.datasets import DIGITS, Labels, Split, fresh_split
+from tuneloss.paper.parallel import side_by_side
 from tuneloss.paper.results import Record, append_records, read_records
 from tuneloss.paper.terms import appendix_box, draw_masks, log_probabilities, observe, observe_error
 from tuneloss.paper.trainer import train
@@ -75,21 +76,17 @@ def run_units(
 ) -> list[Record]:
     """The records of all units; those that are in the file with enough runs are not run again.
 
-    A unit is added to the file when it is whole. Units run side by side by joblib: `joblib.parallel_config` gives them
-    to another backend, such as a Ray or Dask cluster.
+    A unit is added to the file when it is whole. Units run side by side, on this machine or a cluster (parallel.py).
 
     on_unit: called with the number of units done, and the last of them.
     """
-    import joblib
-
     there: dict[tuple[str, str, str, int], list[Record]] = {}
     for record in read_records(path, mend=True):
         key = record["experiment"], record["dataset"], record["tuner"], record["repeat"]
         there.setdefault(key, []).append(record)
     missing = [unit for unit in units if len(there.get(unit.key, [])) < unit.runs]
     done = len(units) - len(missing)
-    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
-    for unit, records in parallel(joblib.delayed(_whole_unit)(unit, folder) for unit in missing):
+    for unit, records in side_by_side(_whole_unit, [(unit, folder) for unit in missing], jobs):
         append_records(path, records[len(there.get(unit.key, [])) :])  # what is there of a shorter one stays
         there[unit.key] = records
         done += 1

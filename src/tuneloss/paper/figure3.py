@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from tuneloss.core.checks import Array
 from tuneloss.paper.datasets import Split, fresh_split
 from tuneloss.paper.experiments import loss_and_error, repeat_seeds
+from tuneloss.paper.parallel import side_by_side
 from tuneloss.paper.results import Record, append_records, read_records
 from tuneloss.paper.table1 import by_repeat, chosen
 from tuneloss.paper.trainer import AdaGrad
@@ -177,14 +178,11 @@ def figure3_records(
     on_run: Callable[[int, str], object] = lambda done, note: None,
 ) -> list[Record]:
     """The records of all runs, by data set, form and seed; those in the file are not run again."""
-    import joblib
-
     keys = [(dataset, form, seed, epochs) for seed in range(seeds) for dataset in datasets for form in FORMS]
     there = {(r["dataset"], r["form"], r["seed"], r["epochs"]): r for r in read_records(path, mend=True)}
     missing = [key for key in keys if key not in there]
     on_run(len(keys) - len(missing), "")
-    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
-    for record in parallel(joblib.delayed(_one_run)(*key, folder) for key in missing):
+    for record in side_by_side(_one_run, [(*key, folder) for key in missing], jobs):
         append_records(path, [record])
         there[record["dataset"], record["form"], record["seed"], record["epochs"]] = record
         on_run(sum(key in there for key in keys), f"{record['dataset']}, {record['form']}, seed {record['seed']}")

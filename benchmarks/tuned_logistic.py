@@ -1,6 +1,6 @@
 """TunedLogisticRegression against LogisticRegressionCV and an elastic-net grid: test log loss, seconds, memory.
 
-    python benchmarks/sklearn.py [--sets digits breast_cancer tf_flowers ...] [--repeats 5]
+    python benchmarks/tuned_logistic.py [--sets digits breast_cancer tf_flowers ...] [--repeats 5]
 
 One thread. Each method runs in a process of its own, on the same split: the first of a features file in TUNELOSS_DATA
 is its own (training and validation examples together against test), all others are drawn, stratified, of the same
