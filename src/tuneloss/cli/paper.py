@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -50,9 +50,12 @@ def chosen_datasets(given: list[str] | None, quick: bool, *, small: bool = False
     return [*SMALL] if small else [*SMALL, *LARGE]
 
 
-def results_file(folder: Path, experiment: str, quick: bool) -> Path:
-    """Where the records of an experiment are; quick ones apart from the others."""
-    return folder / (f"{experiment}-quick.jsonl" if quick else f"{experiment}.jsonl")
+def results_file(folder: Path, experiment: str, datasets: Iterable[str], quick: bool) -> Path:
+    """Where the records of an experiment are; quick ones, and those of digits alone, apart from the others."""
+    from tuneloss.paper.datasets import DIGITS
+
+    apart = "-quick" if quick else "-digits" if set(datasets) == {DIGITS} else ""
+    return folder / f"{experiment}{apart}.jsonl"
 
 
 def cores() -> int:
@@ -80,9 +83,18 @@ def run_all(experiment: str, units: Sequence[Unit], results: Path, jobs: int | N
     """Run what is not in the experiment's file yet, with a progress bar; the records of all units."""
     from tuneloss.paper.experiments import run_units
 
-    path = results_file(results, experiment, quick)
+    path = results_file(results, experiment, (unit.dataset for unit in units), quick)
+    ran: list[Unit] = []
     with stoppable(f"what was done is in {results}"), units_bar(experiment, len(units)) as advance:
-        return run_units(path, units, jobs=jobs or cores(), on_unit=advance)
+
+        def on_unit(done: int, unit: Unit) -> None:
+            ran.append(unit)
+            advance(done, unit)
+
+        records = run_units(path, units, jobs=jobs or cores(), on_unit=on_unit)
+    if not ran:
+        console.print(f"All of it is in {path}, so nothing was run. To run it anew: --results FOLDER", soft_wrap=True)
+    return records
 
 
 @paper.command()
@@ -212,9 +224,9 @@ def figure3(
     make_folder(out)
     names = chosen_datasets(datasets, quick, small=True)
     n_seeds, n_epochs = seeds or (1 if quick else SEEDS), epochs or (40 if quick else EPOCHS)
-    path = results_file(results, EXPERIMENT, quick)
+    path = results_file(results, EXPERIMENT, names, quick)
     total = len(names) * n_seeds * len(FORMS)
     with stoppable(f"what was done is in {results}"), progress_bar("training", total) as advance:
         records = figure3_records(path, names, n_seeds, n_epochs, jobs=jobs or cores(), on_run=advance)
-    show(*figure3_rows(records, read_records(results_file(results, TABLE1, quick))), markdown=markdown)
+    show(*figure3_rows(records, read_records(results_file(results, TABLE1, names, quick))), markdown=markdown)
     save_both(draw_figure3(records), out, "figure3")
