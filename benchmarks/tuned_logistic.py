@@ -18,13 +18,9 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import argparse
 import multiprocessing
-import sys
 import time
 import warnings
 from pathlib import Path
-
-HERE = Path(__file__).resolve().parent
-sys.path = [entry for entry in sys.path if Path(entry or ".").resolve() != HERE]  # this file is not scikit-learn
 
 import numpy as np
 from scipy import stats
@@ -130,9 +126,15 @@ def compare(name: str, repeats: int, methods: list[str]) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", nargs="+", default=[*TABLES, *IMAGES], choices=[*TABLES, *IMAGES])
+    parser.add_argument(
+        "--sets", nargs="+", choices=[*TABLES, *IMAGES], help="all, but for images without features files"
+    )
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--no-grid", action="store_true", help="leave the elastic-net grid out")
     options = parser.parse_args()
+    if options.sets is None:
+        options.sets = [*TABLES, *(IMAGES if os.environ.get("TUNELOSS_DATA") else ())]
+    elif not {*options.sets} <= {*TABLES} and not os.environ.get("TUNELOSS_DATA"):
+        parser.error("image sets need TUNELOSS_DATA, a folder of features files")
     for one in options.sets:
         compare(one, options.repeats, [L2_PATH, TUNED] + ([] if options.no_grid else [GRID]))
