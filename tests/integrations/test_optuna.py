@@ -183,6 +183,21 @@ def test_where_learning_repeats_itself_the_fallback_samples():
     assert [trial.system_attrs[KEY] is None for trial in study.trials] == [False, False, True, True, True, True]
 
 
+def test_where_learning_gains_nothing_the_fallback_samples_until_it_does():
+    """Errors fall in trials 0 and 6 only, and no proposal comes twice: three idle ones, then the fallback's turn."""
+
+    def stalls(trial):
+        seen = train(suggested(trial))
+        error = {0: 2.0, 6: 1.0}.get(trial.number, 3.0 + trial.number)
+        trial.set_user_attr(KEY, Observation(error, seen.features, seen.gram).to_dict())
+        return error
+
+    study = optuna.create_study(sampler=TuneLossSampler(BOX, fallback=optuna.samplers.RandomSampler(seed=5), seed=3))
+    study.optimize(stalls, n_trials=12)
+    learned = [trial.system_attrs[KEY] is not None for trial in study.trials]
+    assert learned == [True, True, True, True, False, False, False, True, True, True, False, False]
+
+
 def test_trials_without_use_do_no_harm():
     """Failed, pruned, without an observation, with a broken one, with weights unknown: learning goes on."""
     study = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))

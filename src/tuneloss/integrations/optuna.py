@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from tuneloss.errors import InvalidInput
 if TYPE_CHECKING:
     from optuna.study import Study
 
+PATIENCE = 3  # trials with learned weights without a gain, after which the fallback samples the weights
 KEY = "tuneloss"  # of the user attribute that holds the observation, and of the system attribute with what was asked
 
 
@@ -32,7 +34,8 @@ class TuneLossSampler(BaseSampler):
         weights = {name: trial.suggest_float(name, low, high) for ...}
         trial.set_user_attr("tuneloss", observation.to_dict())
 
-    Where LearnLoss repeats itself, `fallback` samples the weights too (without one, a point near by is tried). The
+    Where LearnLoss repeats itself, or three trials with learned weights brought no gain, `fallback` samples the weights
+    too, until it finds a better model to learn from (without one, a point near by is tried in the first case). The
     sampler keeps nothing: it reads the trials of the study, so a study resumes, and workers share it. Trials without
     an observation, pruned ones and those whose observation cannot be read teach it nothing, nor do failed ones. The
     value of a trial plays no part in LearnLoss: the error, or metric, of its observation does.
@@ -127,16 +130,24 @@ class TuneLossSampler(BaseSampler):
 
     def _propose(self, study: Study, trial: FrozenTrial) -> Array | None:
         tuner = LossTuner(self.box, seed=self.seed, fallback="repeat" if self._replaces else "nearby")
-        taken = self._tell_all(tuner, study, trial)
+        taken, learned = self._tell_all(tuner, study, trial)
+        scores = [run.observation.score for run in tuner.history if run.observation is not None]
+        if self._replaces and idle_trials(scores, learned) >= PATIENCE:
+            return None
         point = self.box.as_array(tuner.ask())
         if not any(same_point(point, other) for other in taken):
             return point
         rng = np.random.default_rng([self.seed, trial.number])
         return None if self._replaces else nearby(self.box, point, rng)
 
-    def _tell_all(self, tuner: LossTuner, study: Study, trial: FrozenTrial) -> list[Array]:
-        """Tell the tuner of all other trials; returns the weights that are not to be proposed again."""
+    def _tell_all(self, tuner: LossTuner, study: Study, trial: FrozenTrial) -> tuple[list[Array], list[bool]]:
+        """Tell the tuner of all other trials.
+
+        Returns the weights that are not to be proposed again; and for each observation told, whether its weights were
+        learned.
+        """
         taken: list[Array] = []
+        learned: list[bool] = []
         unknown = 0
         for other in study.get_trials(deepcopy=False):
             if other.number == trial.number:
@@ -147,6 +158,8 @@ class TuneLossSampler(BaseSampler):
             )
             weights = None if point is None else self.box.as_dict(point)
             told = other.state == TrialState.COMPLETE and self._tell(tuner, weights, other)
+            if told:
+                learned.append(other.system_attrs.get(KEY) is not None)
             if point is not None and weights is not None:
                 if other.state == TrialState.FAIL:
                     tuner.tell(weights, failed="the trial failed")
@@ -156,7 +169,7 @@ class TuneLossSampler(BaseSampler):
                     taken.append(point)
         for _ in range(unknown):
             tuner.ask()  # what a trial will ask that began just before this one
-        return taken
+        return taken, learned
 
     def _tell(self, tuner: LossTuner, weights: dict[str, float] | None, trial: FrozenTrial) -> bool:
         """Tell the observation of a trial; False if it has none that can be used."""
@@ -184,6 +197,19 @@ class TuneLossSampler(BaseSampler):
             return self.box.as_array(point)
         except InvalidInput:
             return None
+
+
+def idle_trials(scores: Sequence[float], learned: Sequence[bool]) -> int:
+    """How many trials with learned weights have come since the last gain, by whatever trial.
+
+    >>> idle_trials([3.0, 2.0, 2.5, 2.2], [True, True, True, False])
+    1
+    """
+    best, idle = math.inf, 0
+    for score, own in zip(scores, learned, strict=True):
+        idle = 0 if score < best else idle + own
+        best = min(best, score)
+    return idle
 
 
 def _any_seed() -> int:
