@@ -101,26 +101,29 @@ def table(records: Sequence[Record]) -> str:
 
 
 def draw_figure(records: Sequence[Record], path: Path) -> None:
-    """Test log loss of the best trial so far: mean over seeds, band: all seeds."""
-    import matplotlib
+    """Log loss of the best trial so far, on validation and test examples: mean over seeds, band: all seeds."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator, NullLocator
 
-    matplotlib.use("agg")
-    from matplotlib import pyplot as plt
-
-    datasets = list(dict.fromkeys(r["dataset"] for r in records))
-    figure, axes = plt.subplots(1, len(datasets), figsize=(5.2 * len(datasets), 4), squeeze=False, layout="constrained")
-    for ax, dataset in zip(axes[0], datasets, strict=True):
-        for sampler, color in COLORS.items():
-            own = [r["test_loss"] for r in records if (r["dataset"], r["sampler"]) == (dataset, sampler)]
-            curves = np.array(own)
+    panels = {"validation": "validation log loss", "test_loss": "test log loss of the same trial"}
+    figure = Figure(figsize=(10, 4.4), layout="constrained")
+    for axes, (measure, label) in zip(figure.subplots(1, 2, sharey=True), panels.items(), strict=True):
+        for (sampler, color), style in zip(COLORS.items(), ("-", "-", "--"), strict=True):  # TPE and GP begin alike
+            curves = np.array([r[measure] for r in records if r["sampler"] == sampler])
             trials = np.arange(1, curves.shape[1] + 1)
-            ax.plot(trials, curves.mean(axis=0), color=color, label=sampler)
-            ax.fill_between(trials, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.15, lw=0)
-        ax.set(title=dataset, xlabel="trials", ylabel="test log loss of the best trial", yscale="log")
-        ax.legend(frameon=False)
+            axes.plot(trials, curves.mean(axis=0), style, color=color, label=sampler)
+            axes.fill_between(trials, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.12, lw=0)
+        axes.set(title=records[0]["dataset"], xlabel="trials", ylabel=label, xscale="log")
+        axes.xaxis.set_major_locator(FixedLocator([1, 2, 3, 5, 10, 20, 30]))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter("{x:g}")
+        lowest = min(min(r[name]) for r in records for name in panels)
+        axes.set_ylim(
+            0.99 * lowest, max(np.mean([r["validation"][1] for r in records if r["sampler"] == s]) for s in COLORS)
+        )
+    figure.legend(*axes.get_legend_handles_labels(), frameon=False, loc="outside lower center", ncols=3)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 def main(argv: Sequence[str] | None = None) -> str:
