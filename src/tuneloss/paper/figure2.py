@@ -19,7 +19,7 @@ from tuneloss.report.info import interval
 
 EXPERIMENT = "figure2"
 RUNS = dict.fromkeys(TUNERS, 100) | {"random": 500, "gp-ei-mcmc": 50}
-REPEATS = dict.fromkeys(TUNERS, 20) | {"gp-ei-mcmc": 5}
+REPEATS, AT_MOST = 20, {"gp-ei-mcmc": 5}  # slow: few repeats of it
 EARLY, LATE = (2, 3, 10), (100, 500)  # runs of TuneLoss, and of random search
 ByRepeat = dict[int, list[Record]]
 PANELS = {"test_loss": ("validation_loss", "test log loss"), "test_error": ("validation_error", "test error")}
@@ -30,12 +30,13 @@ def figure2_units(
 ) -> list[Unit]:
     """What is to be run, repeat by repeat."""
     check_tuners(tuners)
+    wanted = repeats or REPEATS
     return [
         Unit(EXPERIMENT, dataset, tuner, repeat, min(RUNS[tuner], runs or RUNS[tuner]))
-        for repeat in range(max(REPEATS.values()) if repeats is None else repeats)
+        for repeat in range(wanted)
         for dataset in datasets
         for tuner in tuners
-        if repeat < (REPEATS[tuner] if repeats is None else repeats)
+        if repeat < AT_MOST.get(tuner, wanted)
     ]
 
 
