@@ -272,15 +272,15 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def arguments(
-    doc: str | None, name: str, argv: Sequence[str] | None = None, *, features: bool = True
+    doc: str | None, name: str, argv: Sequence[str] | None = None, *, features: bool = True, full_seeds: int = 5
 ) -> argparse.Namespace:
     """--full, --seeds, --out, --epochs, --jobs; and --data, if features files are used.
 
     Results of a --full run belong in docs/, of a small one in build/.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="the committed figures: all epochs, 5 seeds")
-    parser.add_argument("--seeds", type=int, nargs="+", help="instead of 0 (0 to 4 with --full)")
+    parser.add_argument("--full", action="store_true", help=f"the committed figures: {full_seeds} seeds")
+    parser.add_argument("--seeds", type=int, nargs="+", help=f"instead of 0 (0 to {full_seeds - 1} with --full)")
     if features:
         folder = os.environ.get("TUNELOSS_DATA")
         parser.add_argument("--data", default=folder, help="folder of features files (default: TUNELOSS_DATA)")
@@ -288,7 +288,7 @@ def arguments(
     parser.add_argument("--epochs", type=int, help="instead of the usual number")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     given = parser.parse_args(argv)
-    given.seeds = given.seeds or list(range(5 if given.full else 1))
+    given.seeds = given.seeds or list(range(full_seeds if given.full else 1))
     given.out = given.out or ROOT / ("docs" if given.full else "build/examples")
     given.results, given.image = given.out / "results" / f"{name}.jsonl", given.out / "images" / f"{name}.png"
     if features and not given.data:

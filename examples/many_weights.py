@@ -1,6 +1,6 @@
 """How many weights can a validation set carry? 1, 5 or 40 L2 weights for 40 inputs, 25 to 3200 validation examples.
 
-python examples/many_weights.py            small: two seeds, few sizes
+python examples/many_weights.py            small: one seed, few sizes
 python examples/many_weights.py --full     20 seeds, all sizes, into docs/
 
 Logistic regression on 100 training examples. Either every fifth input matters, and the best loss has a small weight on
@@ -114,14 +114,14 @@ def draw_figure(records: Sequence[Record], path: Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> str:
     """Run what is missing, draw, and return the table."""
-    given = arguments(__doc__, "many_weights", argv, features=False)
-    sizes, seeds = (SIZES, range(20)) if given.full else (SIZES[::4], given.seeds)
+    given = arguments(__doc__, "many_weights", argv, features=False, full_seeds=20)
+    sizes = SIZES if given.full else SIZES[::4]
     wanted = [
         {"every": every, "validation": size, "weights": weights, "seed": seed}
         for every in MATTER
         for size in sizes
         for weights in COLORS
-        for seed in seeds
+        for seed in given.seeds
     ]
     records = run_missing(given.results, wanted, run, given.jobs)
     draw_figure(records, given.image)

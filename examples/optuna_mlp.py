@@ -26,7 +26,7 @@ from tuneloss.integrations.optuna import TuneLossSampler
 from tuneloss.torch import observe
 
 RATES = (1e-4, 1e-2)
-TUNELOSS, TPE, GP = "TuneLossSampler, TPE for the rate", "TPESampler", "GPSampler"
+TUNELOSS, TPE, GP = "TuneLossSampler, TPE as fallback", "TPESampler", "GPSampler"
 COLORS = {TUNELOSS: "#0072B2", TPE: "#CC79A7", GP: "#E69F00"}
 SHOWN = (5, 10, 20, 30)  # trials
 

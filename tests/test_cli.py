@@ -9,6 +9,8 @@ from importlib.metadata import version
 
 import pytest
 
+from tuneloss.cli.paper import results_file
+
 
 def tuneloss(*arguments, cwd=None, stdin=None):
     return subprocess.run(
@@ -76,10 +78,17 @@ def test_a_quick_experiment_runs_on_digits_and_does_not_run_again(tmp_path, comm
     assert "digits" in first.stdout
     assert shown in " ".join(first.stdout.replace("\n", "").split())
     records = (tmp_path / f"{command}-quick.jsonl").read_text()
-    again = tuneloss(*call).stdout
-    assert again.endswith(first.stdout)
-    assert ("nothing was run" in again) == (command != "figure3")
+    again = tuneloss(*call)
+    assert again.stdout == first.stdout
+    assert ("nothing was run" in again.stderr) == (command != "figure3")
     assert (tmp_path / f"{command}-quick.jsonl").read_text() == records
+
+
+def test_records_of_digits_alone_and_quick_ones_are_apart(tmp_path):
+    """So that who has no features files does not write into the records of those who have."""
+    names = [(["tf_flowers", "digits"], False), (["digits"], False), (["digits"], True)]
+    found = [results_file(tmp_path, "table1", datasets, quick).name for datasets, quick in names]
+    assert found == ["table1.jsonl", "table1-digits.jsonl", "table1-quick.jsonl"]
 
 
 def test_table2_gives_the_sizes_of_a_split():

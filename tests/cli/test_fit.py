@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from tests.test_cli import tuneloss
 from tuneloss.cli import app
-from tuneloss.cli.tables import read
+from tuneloss.cli.compare import hold_out
+from tuneloss.cli.tables import Data, read
 from tuneloss.sklearn.saved import load_model
 
 
@@ -247,3 +248,27 @@ def test_booleans_and_whole_numbers_are_numbers(tmp_path):
     data = read(str(path), "kind", [], 1.0)
     np.testing.assert_array_equal(data.x[:2], [[1, 1], [0, 2]])
     np.testing.assert_array_equal(data.y[:2], [0, 1])
+
+
+@pytest.mark.parametrize("fraction", [0.05, 0.5, 0.9])
+@pytest.mark.parametrize("counts", [(3, 97), (3, 50, 47), (50, 47, 3)])
+def test_rare_classes_are_on_both_sides_whatever_the_fraction(counts, fraction):
+    """Of each class at least two rows train and one tests, and all rows are used once."""
+    y = np.repeat(np.arange(len(counts)), counts)
+    x = np.random.default_rng(0).normal(size=(len(y), 2))
+    rows = hold_out(Data("some", ("a", "b"), x, y), fraction, seed=0)
+    assert (np.bincount(rows.y, minlength=len(counts)) >= 2).all()
+    assert (np.bincount(rows.y_test, minlength=len(counts)) >= 1).all()
+    assert len(rows.y) + len(rows.y_test) == len(y)
+    assert len(rows.y_test) == pytest.approx(fraction * len(y), abs=4)
+    np.testing.assert_allclose(np.vstack([rows.x, rows.x_test]).std(axis=0) * rows.scale, x.std(axis=0))
+
+
+def test_a_rare_class_and_many_test_rows_end_in_a_table(tmp_path):
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(100, 2)), columns=list("ab")).assign(
+        kind=np.repeat(["r", "s"], [3, 97])
+    )
+    frame.to_csv(tmp_path / "rare.csv", index=False)
+    arguments = ["fit", tmp_path / "rare.csv", "--target", "kind", "--out", tmp_path / "out", "--test-fraction", 0.9]
+    done = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert done.exit_code == 0, done.output

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import warnings
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from optuna.testing.pytest_samplers import (  # noqa: E402
 
 from tuneloss import Box, LossTuner, Observation  # noqa: E402
 from tuneloss.errors import InvalidInput  # noqa: E402
-from tuneloss.integrations.optuna import KEY, TuneLossSampler  # noqa: E402
+from tuneloss.integrations.optuna import KEY, Told, TuneLossSampler, idle_trials  # noqa: E402
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 BOX = Box.from_dict({"l2": (0.01, 100.0), "smooth": (0.0, 2.0), "logloss": 1.0})
@@ -196,6 +197,29 @@ def test_where_learning_gains_nothing_the_fallback_samples_until_it_does():
     study.optimize(stalls, n_trials=12)
     learned = [trial.system_attrs[KEY] is not None for trial in study.trials]
     assert learned == [True, True, True, True, False, False, False, True, True, True, False, False]
+
+
+def test_trials_that_began_before_the_last_gain_was_known_do_not_count_as_idle():
+    """Four workers that begin together; after the gain of the first that ends, only those that begin later count."""
+    hour = [datetime(2020, 1, 1, h) for h in range(9)]
+    together = [Told(hour[0], hour[1 + i], score, True) for i, score in enumerate((2.0, 3.0, 4.0, 5.0))]
+    assert idle_trials(together) == 0
+    later = [Told(hour[5], hour[6], 2.5, True), Told(hour[5], hour[7], 2.0, True), Told(hour[5], hour[7], 9.0, False)]
+    assert idle_trials([*later, *together]) == 2  # whatever the order; equal is no gain; the fallback's do not count
+    assert idle_trials([*later, *together, Told(hour[0], hour[8], 1.0, False)]) == 0
+
+
+def test_workers_that_begin_together_do_not_end_learning():
+    study = optuna.create_study(sampler=TuneLossSampler(BOX, fallback=optuna.samplers.RandomSampler(seed=5), seed=3))
+    trials = [study.ask() for _ in range(4)]
+    for trial in trials:
+        suggested(trial)
+    for trial in trials:
+        seen = train({**trial.params, "logloss": 1.0})
+        trial.set_user_attr(KEY, Observation(2.0 + trial.number, seen.features, seen.gram).to_dict())
+        study.tell(trial, seen.error)
+    suggested(study.ask())
+    assert study.trials[-1].system_attrs[KEY] is not None
 
 
 def test_trials_without_use_do_no_harm():

@@ -17,6 +17,7 @@ from tuneloss.errors import InvalidInput
 from tuneloss.paper import experiments
 from tuneloss.paper.experiments import Unit, run_unit, run_units
 from tuneloss.paper.figure2 import draw_figure2, early_rows, figure2_info, figure2_units
+from tuneloss.paper.parallel import side_by_side
 from tuneloss.paper.results import append_records, read_records
 from tuneloss.paper.table1 import HEADER, chosen, table1_cells, table1_info, table1_units
 from tuneloss.paper.terms import appendix_box
@@ -99,13 +100,25 @@ def test_what_is_in_the_file_is_not_run_again_and_longer_units_add_their_rest(tm
 
 @pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])  # the last returns lists only
 def test_another_backend_of_joblib_takes_the_units(tmp_path, backend):
-    """In rounds where it must be, and a round is in the file before the next: so a kill loses one."""
-    units, lines = [Unit("table1", "digits", "random", repeat, 1) for repeat in range(3)], []
-    path = tmp_path / "some.jsonl"
+    units = [Unit("table1", "digits", "random", repeat, 1) for repeat in range(3)]
     with joblib.parallel_config(backend=backend):
-        records = run_units(path, units, jobs=2, on_unit=lambda done, unit: lines.append(len(read_records(path))))
+        records = run_units(tmp_path / "some.jsonl", units, jobs=2)
     assert [record["repeat"] for record in records] == [0, 1, 2]
-    assert lines == [1, 2, 3]
+
+
+def test_a_backend_that_returns_lists_only_works_in_rounds(tmp_path):
+    """Of five calls, two at a time, the first two have run when the first result is there; so a kill loses a round."""
+    with joblib.parallel_config(backend="multiprocessing"):
+        results = side_by_side(_append, [(tmp_path / "calls", i) for i in range(5)], 2)
+        assert next(results) == 0
+        assert sorted((tmp_path / "calls").read_text()) == ["0", "1"]
+        assert list(results) == [1, 2, 3, 4]
+
+
+def _append(path, number):
+    with path.open("a") as file:
+        file.write(str(number))
+    return number
 
 
 def test_side_by_side_gives_the_same_records(tmp_path):
@@ -202,7 +215,7 @@ def test_early_rows_by_hand():
     assert rows[0][3] == f"{np.mean(less):.4f} ± {12.7062 * 0.5:.4f}"
     assert rows[1][3].startswith(f"{np.mean(less) - 0.1:.4f} ± ")
     assert all(row[4] == row[6] == "" for row in rows)
-    assert rows[2][3] == ""  # it has no 10 runs
+    assert len(rows) == 2  # it has no 10 runs, and the other form none
 
 
 def test_what_is_to_be_run():
@@ -217,6 +230,10 @@ def test_what_is_to_be_run():
     assert {("random", 500), ("gp-ei-mcmc", 50), ("tuneloss", 100)} <= sizes
     assert sum(u.tuner == "gp-ei-mcmc" for u in figure2_units(["tf_flowers"])) == 5
     assert {u.tuner for u in figure2_units(["tf_flowers"], tuners=["random", "tpe"])} == {"random", "tpe"}
+    for repeats, slow in ((20, 5), (2, 2)):
+        units = figure2_units(["tf_flowers"], repeats=repeats)
+        assert sum(u.tuner == "gp-ei-mcmc" for u in units) == slow
+        assert sum(u.tuner == "tpe" for u in units) == repeats
     with pytest.raises(InvalidInput, match="found 'sgd'"):
         figure2_units(["tf_flowers"], tuners=["random", "sgd"])
 

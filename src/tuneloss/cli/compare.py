@@ -48,19 +48,19 @@ class Rows:
 
 
 def hold_out(data: Data, test_fraction: float, seed: int) -> Rows:
-    """Hold out a part of the rows to test; of each class at least one there, and two to train."""
-    from sklearn.model_selection import train_test_split
+    """Hold out a part of the rows of each class to test: at least one of them, and all but two at most."""
     from sklearn.preprocessing import StandardScaler
 
     assert data.y is not None
-    n, n_classes = len(data.y), len(np.unique(data.y))
-    n_test = min(max(round(test_fraction * n), n_classes), n - 2 * n_classes)
-    x, x_test, y, y_test = train_test_split(data.x, data.y, test_size=n_test, stratify=data.y, random_state=seed)
-    scaler = StandardScaler().fit(x)
-    x, x_test = scaler.transform(x), scaler.transform(x_test)
+    rng, test = np.random.default_rng(seed), np.zeros(len(data.y), dtype=bool)
+    for label in np.unique(data.y):
+        own = rng.permutation(np.flatnonzero(data.y == label))
+        test[own[: min(max(round(test_fraction * len(own)), 1), len(own) - 2)]] = True
+    scaler = StandardScaler().fit(data.x[~test])
+    x, x_test = scaler.transform(data.x[~test]), scaler.transform(data.x[test])
     if not (np.isfinite(x).all() and np.isfinite(x_test).all()):
         raise InvalidInput(f"Inputs must have squares that are numbers; {data.title} has values that are too large.")
-    return Rows(x, y, x_test, y_test, scaler.mean_, scaler.scale_)
+    return Rows(x, data.y[~test], x_test, data.y[test], scaler.mean_, scaler.scale_)
 
 
 @dataclass(frozen=True, eq=False)

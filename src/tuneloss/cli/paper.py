@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuneloss.cli.shown import console, make_folder, show, stoppable
+from tuneloss.cli.shown import console, make_folder, note, show, stoppable
 from tuneloss.core.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def run_all(experiment: str, units: Sequence[Unit], results: Path, jobs: int | N
 
         records = run_units(path, units, jobs=jobs or cores(), on_unit=on_unit)
     if not ran:
-        console.print(f"All of it is in {path}, so nothing was run. To run it anew: --results FOLDER", soft_wrap=True)
+        note(f"All of it is in {path}, so nothing was run. To run it anew: --results FOLDER")
     return records
 
 
@@ -181,7 +181,10 @@ def figure2(
     markdown: Markdown = False,
     tuners: Tuners = None,
 ) -> None:
-    """Figure 2: test log loss and error by the number of training runs. Resumable."""
+    """Figure 2: test log loss and error by the number of training runs. Resumable.
+
+    100 runs of each tuner at most, 500 of random search, 50 of GP-EI-MCMC, which has at most 5 repeats.
+    """
     from tuneloss.paper.figure2 import EXPERIMENT, draw_figure2, early_rows, figure2_info, figure2_units
     from tuneloss.paper.tuners import LABELS, TUNERS
 
@@ -201,7 +204,10 @@ def figure2(
     ]
     show(["data", "tuner", *(f"after {n}" for n in at)], rows, markdown=markdown)
     console.print("Test log loss of the model of least validation log loss so far, mean over repeats.")
-    show(*early_rows(records), markdown=markdown)
+    header, early = early_rows(records)
+    if early:
+        show(header, early, markdown=markdown)
+        console.print("Below 0: TuneLoss is better. Repeat by repeat, mean and 95% interval.")
     save_both(draw_figure2(curves), out, "figure2")
 
 

@@ -23,6 +23,11 @@ def say_where(wanted: bool) -> None:
     _debug = wanted
 
 
+def note(text: str) -> None:
+    """A line on standard error, beside what a command was asked for."""
+    Console(stderr=True).print(text, highlight=False, soft_wrap=True, markup=False)
+
+
 @contextmanager
 def stoppable(kept: str = "nothing was written") -> Iterator[None]:
     """Ctrl-C ends the work with a word, and what a user can mend is said in words, instead of a traceback."""
@@ -34,7 +39,7 @@ def stoppable(kept: str = "nothing was written") -> Iterator[None]:
     except TuneLossError as reason:
         if _debug:
             raise
-        Console(stderr=True).print(f"Error: {reason}", highlight=False, soft_wrap=True, markup=False)
+        note(f"Error: {reason}")
         raise typer.Exit(1) from None
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from optuna.distributions import BaseDistribution, FloatDistribution
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
 
 PATIENCE = 3  # trials with learned weights without a gain, after which the fallback samples the weights
 KEY = "tuneloss"  # of the user attribute that holds the observation, and of the system attribute with what was asked
+
+
+class Told(NamedTuple):
+    """When a trial began and ended, its error or metric, and whether its weights were learned."""
+
+    began: datetime
+    ended: datetime
+    score: float
+    learned: bool
 
 
 class TuneLossSampler(BaseSampler):
@@ -130,9 +140,8 @@ class TuneLossSampler(BaseSampler):
 
     def _propose(self, study: Study, trial: FrozenTrial) -> Array | None:
         tuner = LossTuner(self.box, seed=self.seed, fallback="repeat" if self._replaces else "nearby")
-        taken, learned = self._tell_all(tuner, study, trial)
-        scores = [run.observation.score for run in tuner.history if run.observation is not None]
-        if self._replaces and idle_trials(scores, learned) >= PATIENCE:
+        taken, told = self._tell_all(tuner, study, trial)
+        if self._replaces and idle_trials(told) >= PATIENCE:
             return None
         point = self.box.as_array(tuner.ask())
         if not any(same_point(point, other) for other in taken):
@@ -140,14 +149,10 @@ class TuneLossSampler(BaseSampler):
         rng = np.random.default_rng([self.seed, trial.number])
         return None if self._replaces else nearby(self.box, point, rng)
 
-    def _tell_all(self, tuner: LossTuner, study: Study, trial: FrozenTrial) -> tuple[list[Array], list[bool]]:
-        """Tell the tuner of all other trials.
-
-        Returns the weights that are not to be proposed again; and for each observation told, whether its weights were
-        learned.
-        """
+    def _tell_all(self, tuner: LossTuner, study: Study, trial: FrozenTrial) -> tuple[list[Array], list[Told]]:
+        """Tell the tuner of all other trials; returns weights that are not to be proposed again, and what was told."""
         taken: list[Array] = []
-        learned: list[bool] = []
+        scores: list[Told] = []
         unknown = 0
         for other in study.get_trials(deepcopy=False):
             if other.number == trial.number:
@@ -158,8 +163,9 @@ class TuneLossSampler(BaseSampler):
             )
             weights = None if point is None else self.box.as_dict(point)
             told = other.state == TrialState.COMPLETE and self._tell(tuner, weights, other)
-            if told:
-                learned.append(other.system_attrs.get(KEY) is not None)
+            if told and other.datetime_start and other.datetime_complete and (seen := tuner.history[-1].observation):
+                learned = other.system_attrs.get(KEY) is not None
+                scores.append(Told(other.datetime_start, other.datetime_complete, seen.score, learned))
             if point is not None and weights is not None:
                 if other.state == TrialState.FAIL:
                     tuner.tell(weights, failed="the trial failed")
@@ -169,7 +175,7 @@ class TuneLossSampler(BaseSampler):
                     taken.append(point)
         for _ in range(unknown):
             tuner.ask()  # what a trial will ask that began just before this one
-        return taken, learned
+        return taken, scores
 
     def _tell(self, tuner: LossTuner, weights: dict[str, float] | None, trial: FrozenTrial) -> bool:
         """Tell the observation of a trial; False if it has none that can be used."""
@@ -199,16 +205,14 @@ class TuneLossSampler(BaseSampler):
             return None
 
 
-def idle_trials(scores: Sequence[float], learned: Sequence[bool]) -> int:
-    """How many trials with learned weights have come since the last gain, by whatever trial.
-
-    >>> idle_trials([3.0, 2.0, 2.5, 2.2], [True, True, True, False])
-    1
-    """
-    best, idle = math.inf, 0
-    for score, own in zip(scores, learned, strict=True):
-        idle = 0 if score < best else idle + own
-        best = min(best, score)
+def idle_trials(told: Sequence[Told]) -> int:
+    """How many trials with learned weights have brought no gain, of those that began after the last one was known."""
+    best, known, idle = math.inf, datetime.max, 0
+    for one in sorted(told, key=lambda one: one.ended):
+        if one.score < best:
+            best, known, idle = one.score, one.ended, 0
+        elif one.learned and one.began >= known:
+            idle += 1
     return idle
 
 

@@ -70,7 +70,7 @@ def figure2_info(records: Sequence[Record]) -> list[TunerCurve]:
 def early_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     """Header, and for each form of TuneLoss after a few runs, what it has less random search after many.
 
-    Differences are taken repeat by repeat: mean and 95% interval; below 0, TuneLoss is better.
+    Differences are taken repeat by repeat: mean and 95% interval; below 0, TuneLoss is better. No row without the runs.
     """
     rows = []
     for dataset in dict.fromkeys(record["dataset"] for record in records):
@@ -79,7 +79,8 @@ def early_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
             own = by_repeat(records, dataset, tuner)
             for early in EARLY:
                 cells = [_less(own, random, early, late, measure) for measure in PANELS for late in LATE]
-                rows.append([dataset, LABELS[tuner], str(early), *cells])
+                if any(cells):
+                    rows.append([dataset, LABELS[tuner], str(early), *cells])
     header = [f"{label} less random search's after {late}" for _, label in PANELS.values() for late in LATE]
     return ["data", "tuner", "runs", *header], rows
 
