@@ -21,6 +21,7 @@ EXPERIMENT = "figure2"
 RUNS = dict.fromkeys(TUNERS, 100) | {"random": 500, "gp-ei-mcmc": 50}
 REPEATS, AT_MOST = 20, {"gp-ei-mcmc": 5}  # slow: few repeats of it
 EARLY, LATE = (2, 3, 10), (100, 500)  # runs of TuneLoss, and of random search
+BANDS = ("tuneloss", "random")  # whose intervals are drawn; those of all would hide the lines
 ByRepeat = dict[int, list[Record]]
 PANELS = {"test_loss": ("validation_loss", "test log loss"), "test_error": ("validation_error", "test error")}
 
@@ -96,7 +97,7 @@ def _less(own: ByRepeat, other: ByRepeat, early: int, late: int, measure: str) -
 
 
 def draw_figure2(curves: Sequence[TunerCurve]) -> Figure:
-    """A row a data set: test log loss, and test error, with 95% intervals as bands."""
+    """A row a data set: test log loss, and test error; bands: 95% intervals of TuneLoss and of random search."""
     datasets = list(dict.fromkeys(curve.dataset for curve in curves))
     figure = Figure(figsize=(10.5, 4 * len(datasets) + 0.6), layout="constrained", facecolor="white")
     grid = figure.subplots(len(datasets), len(PANELS), squeeze=False)
@@ -107,13 +108,14 @@ def draw_figure2(curves: Sequence[TunerCurve]) -> Figure:
                 runs = np.arange(1, len(curve.mean) + 1)
                 color = COLORS[curve.tuner]
                 axes.plot(runs, curve.mean, color=color, linewidth=2, label=LABELS[curve.tuner])
-                if curve.repeats >= 5:  # an interval of fewer says nothing
+                if curve.tuner in BANDS and curve.repeats >= 5:  # an interval of fewer says nothing
                     low, high = curve.mean - curve.half, curve.mean + curve.half
                     axes.fill_between(runs, low, high, color=color, alpha=0.15, linewidth=0)
             lowest = min(float(np.nanmin(curve.mean)) for curve in own)
             early = max(float(curve.mean[min(2, len(curve.mean) - 1)]) for curve in own)
-            if early > lowest:
-                axes.set_ylim(lowest - 0.08 * (early - lowest), early)
+            usual = max((float(np.median(curve.half)) for curve in own if curve.tuner in BANDS), default=0.0)
+            if early > lowest and np.isfinite(usual):
+                axes.set_ylim(lowest - 1.2 * usual, max(early, lowest + 2 * usual))
             axes.set_xscale("log")
             axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axes.xaxis.set_major_formatter("{x:g}")
