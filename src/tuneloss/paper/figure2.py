@@ -115,7 +115,8 @@ def draw_figure2(curves: Sequence[TunerCurve]) -> Figure:
             early = max(float(curve.mean[min(2, len(curve.mean) - 1)]) for curve in own)
             usual = max((float(np.median(curve.half)) for curve in own if curve.tuner in BANDS), default=0.0)
             if early > lowest and np.isfinite(usual):
-                axes.set_ylim(lowest - 1.2 * usual, max(early, lowest + 2 * usual))
+                below = max(1.2 * usual, 0.08 * (early - lowest))
+                axes.set_ylim(lowest - below, max(early, lowest + 2 * usual))
             axes.set_xscale("log")
             axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axes.xaxis.set_major_formatter("{x:g}")

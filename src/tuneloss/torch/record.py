@@ -12,7 +12,6 @@ from tuneloss.core.runs import Run
 from tuneloss.errors import JournalError
 from tuneloss.torch.history import Record
 from tuneloss.torch.loss import LinearLoss
-from tuneloss.torch.piecewise import ConvexPiecewiseLinear
 
 
 def write_journal(
@@ -24,11 +23,7 @@ def write_journal(
     """
     if Path(path).exists():
         raise JournalError(f"The journal of an online run must be a new file; found {path}. Name another one.")
-    knots = {}
-    for name, term, _ in loss.penalty_terms():
-        if isinstance(term, ConvexPiecewiseLinear) and term.placed:
-            for group, row in zip(term.groups, term.knots.tolist(), strict=True):
-                knots[f"{name}/{group}" if group else name] = row
+    knots = {name: positions.tolist() for name, (positions, _) in loss.regularizers().items()}
     journal = Journal(path, {"box": loss.box.state_dict(), "title": "One run, tuned as it trained", "knots": knots})
     for i, (record, seen) in enumerate(zip(history, observations, strict=True)):
         journal.append(Run(i, record.weights, seen).to_dict())
