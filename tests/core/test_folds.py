@@ -8,7 +8,8 @@ from scipy.optimize import linprog
 
 from tests.core.test_learn import observed, pinned_box, random_models
 from tuneloss import Box, Observation, learn_loss
-from tuneloss.core.folds import learn_loss_on_folds
+from tuneloss.core.folds import can_hold, learn_loss_on_folds
+from tuneloss.core.forms import scaling
 from tuneloss.errors import InvalidInput
 
 
@@ -55,6 +56,23 @@ def test_each_fold_selects_the_best_that_the_choices_before_allow(seed):
     for own, i in zip(features, best, strict=True):
         losses = own @ found.weights
         assert losses[i] <= losses.min() * (1 + 1e-9)  # it may be a tie
+
+
+@pytest.mark.parametrize("simplex", [False, True])
+def test_rows_can_hold_where_a_plain_lp_says_so(simplex):
+    rng, found = np.random.default_rng(0), []
+    names = ["a", "b", "c"]
+    box = Box.simplex(names) if simplex else Box([-1.0, 0.0, 1.0], [5.0, 2.0, 1.0], names)
+    for _ in range(200):
+        rows = rng.normal(size=(rng.integers(1, 8), 3)) * 10 ** rng.uniform(-3, 3, size=3)
+        rows[rng.random(rows.shape) < 0.2] = 0.0
+        scales = scaling(np.eye(4), rows, box)
+        total = {"A_eq": np.ones((1, 3)), "b_eq": [1.0]} if simplex else {}
+        bounds = np.column_stack([box.lower, box.upper])
+        plain = linprog(np.zeros(3), A_ub=rows, b_ub=np.zeros(len(rows)), bounds=bounds, **total).status == 0
+        assert can_hold(rows, box, scales) == plain
+        found.append(plain)
+    assert 0.2 < np.mean(found) < 0.8  # both answers came up
 
 
 def test_costs_add():

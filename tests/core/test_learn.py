@@ -68,6 +68,12 @@ def test_every_epsilon_gives_verified_weights(instance, epsilon):
     assert_verified(learn_loss(observations, box, epsilon=epsilon), observations, box)
 
 
+def test_a_weight_that_must_not_be_below_zero_is_not_by_a_rounding_error():
+    observations, box = [Observation(3.0, [0.0, 0.0]), Observation(1.0, [0.0, -1.0])], Box([1.0, -1.0], [1.0, 99.0])
+    learned = learn_loss(observations, box, epsilon="paper")
+    assert (learned.argmin, *learned.weights) == (1, 1.0, 0.0)
+
+
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("k", [1, 3, 100])
 def test_one_model_with_gradients_recovers_a_perfect_loss(k, objective):

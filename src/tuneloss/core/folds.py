@@ -24,6 +24,7 @@ from tuneloss.core.learn import (
     unsolved,
 )
 from tuneloss.core.observation import Observation
+from tuneloss.core.reach import largest
 from tuneloss.errors import InvalidInput
 
 TOLERANCE = 1e-9  # of rows of unit length
@@ -73,7 +74,7 @@ def learn_loss_on_folds(
     for position, (fold, own) in enumerate(zip(folds, features, strict=True)):
         for guess in guesses(fold):
             held = np.vstack([rows, own[guess] - own])
-            if _can_hold(held, box, fit.scales):
+            if can_hold(held, box, fit.scales):
                 rows, first = held, guess if position == 0 else first
                 break
     learned = fit.solve(rows, objective, CAP)
@@ -82,21 +83,41 @@ def learn_loss_on_folds(
     return replace(learned, argmin=first)
 
 
-def _can_hold(rows: Array, box: Box, scales: Scaling) -> bool:
-    """Whether some weights in the box have rows . weights <= 0, by an LP: maximise v <= 1 subject to rows . w <= -v."""
+def can_hold(rows: Array, box: Box, scales: Scaling) -> bool:
+    """Whether some weights in the box have rows . weights <= 0, by an LP: maximise v <= 1 subject to rows . w <= -v.
+
+    PIQP proposes weights, or a mixture of rows that is above 0 under all weights; HiGHS is asked where neither holds.
+    """
     scaled = rows / scales.unit
     length = np.linalg.norm(scaled, axis=1)
     scaled = scaled[length > 0] / length[length > 0, None]
+    if not len(scaled):
+        return True
     k = len(box)
     lower, upper = (np.zeros(k), np.ones(k)) if box.is_simplex else map(scales.weights, (box.lower, box.upper))
     upper = np.minimum(upper, highest_weights(lower, upper, CAP))  # as in the program to come
+    total = np.append(np.ones(k), 0.0)[None] if box.is_simplex else None
+    margin = np.column_stack([scaled, np.ones(len(scaled))])
+    x, multipliers = largest(margin, total, np.append(lower, -np.inf), np.append(upper, 1.0))
+    weights, mixture = np.clip(x[:-1], lower, upper), multipliers @ scaled
+    if (total is None or abs(weights.sum() - 1) < TOLERANCE) and _all_below(scaled, weights):
+        return True
+    if total is None:
+        least = np.minimum(mixture * lower, mixture * upper)
+        if least.sum() > TOLERANCE * np.abs(least).sum():
+            return False
     found = linprog(
         np.append(np.zeros(k), -1.0),
-        A_ub=np.column_stack([scaled, np.ones(len(scaled))]) if len(scaled) else None,
-        b_ub=np.zeros(len(scaled)) if len(scaled) else None,
-        A_eq=np.append(np.ones(k), 0.0)[None] if box.is_simplex else None,
-        b_eq=np.ones(1) if box.is_simplex else None,
+        A_ub=margin,
+        b_ub=np.zeros(len(margin)),
+        A_eq=total,
+        b_eq=None if total is None else np.ones(1),
         bounds=np.column_stack([np.append(lower, -np.inf), np.append(upper, 1.0)]),
         method="highs",
     )
-    return bool(found.x is not None and found.x[-1] >= -TOLERANCE * max(1.0, float(np.abs(found.x[:-1]).max())))
+    return found.x is not None and _all_below(scaled, found.x[:-1])
+
+
+def _all_below(rows: Array, weights: Array) -> bool:
+    """Whether rows . weights <= 0, as far as numbers tell."""
+    return bool((rows @ weights).max() <= TOLERANCE * max(1.0, float(np.abs(weights).max())))

@@ -24,7 +24,7 @@ from tuneloss.core.qp import Problem, Solution
 Objective = Literal["calibrated", "paper"]
 CAP = 1e3  # in scaled units: without an upper bound, a term's part of the loss is at most this often the pinned one's
 FINITE = 1e3  # a finite upper bound may be this many times higher
-SNAP = 1e-10  # in scaled units, relative to the largest weight: this near to a bound is at the bound
+SNAP = 1e-10  # in scaled units, relative to the largest weight: this near to a bound, or to 0, is there
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,7 @@ class Form:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             weights = np.clip(mu / np.float64(t), box.lower, box.upper)
             near = SNAP * np.abs(weights * scales.unit).max() / scales.unit
+            weights = np.where((np.abs(weights) <= near) & (box.lower <= 0) & (box.upper >= 0), 0.0, weights)
             weights = np.where(weights - box.lower <= near, box.lower, weights)
             weights = np.where(box.upper - weights <= near, box.upper, weights)
             if box.is_simplex:

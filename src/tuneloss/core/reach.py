@@ -140,7 +140,7 @@ class Reach:
         differences = self._features[rows] - self._features[guess]
         r, spread = len(rows), np.abs(differences).max(axis=0)
         size = spread.max() or 1.0
-        found = _lp(
+        found = largest(
             rows=np.column_stack([differences.T, spread]) / size,
             total=np.append(np.ones(r), 0.0)[None],
             lower=np.append(np.zeros(r), -np.inf),
@@ -152,12 +152,11 @@ class Reach:
     def _margin(self, guess: int, rows: Rows) -> tuple[Array, Array]:
         """Maximise v <= 1 subject to (features_row - features_guess) . weights >= v, weights in the box."""
         differences, sizes = self._differences(guess, rows)
-        found = _lp(
+        found = largest(
             rows=np.column_stack([-differences, np.ones(len(rows))]),
             total=self._total,
             lower=np.append(self._lower, -np.inf),
             upper=np.append(self._upper, 1.0),
-            tolerance=FINE,
         )
         return found[0][:-1], found[1] / sizes
 
@@ -185,10 +184,12 @@ class Reach:
         return found.x, np.maximum(-found.ineqlin.marginals, 0.0)
 
 
-def _lp(rows: Array, total: Array | None, lower: Array, upper: Array, tolerance: float) -> tuple[Array, Array]:
+def largest(
+    rows: Array, total: Array | None, lower: Array, upper: Array, tolerance: float = FINE
+) -> tuple[Array, Array]:
     """Maximise the last coordinate subject to rows @ x <= 0, total @ x = 1, lower <= x <= upper, by PIQP.
 
-    Returns x and the multipliers of the rows.
+    Returns x and the multipliers of the rows: fast proposals, to be checked.
     """
     n = rows.shape[1]
     solver = piqp_solver(tolerance, iterations=50)
