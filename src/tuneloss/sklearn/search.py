@@ -28,7 +28,8 @@ FACTOR = 6.0  # from one L2 weight of the path to the next
 SHORTEST, LONGEST = 3, 15  # fits of the path
 NOTHING = 1e-3  # of the error: this near to that of a model that knows nothing is the same
 COUNTED = 9  # models that LearnLoss looks at, of the path the last 3
-GAIN, PATIENCE = 1e-3, 2  # so many learned fits in a row that gain less than this part of the error are the last
+GAIN = 1e-3  # of the error: a gain of less is none
+PATIENCE = 2  # so many learned fits in a row that are not clearly better are the last
 STALLED = 1e-4  # a path that gains less than this part of the error has ended
 LEAST, MOST = 1e-3, 4.0  # of what L2 is at the path's best model
 Each = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]
@@ -210,7 +211,7 @@ def learned_runs(folds: Sequence[Fold], path: Sequence[Run], options: Options, e
         except (SolverError, RunFailed):
             break  # what was found so far stands
         moved = any(one.n_iter for one in new.fits)  # else the models, to tolerance, are those of the best
-        idle = PATIENCE if not moved else 0 if best.error - new.error > GAIN * best.error else idle + 1
+        idle = PATIENCE if not moved else 0 if clearly_better(new, best) else idle + 1
         new = observed(folds, new, each) if idle < PATIENCE else valued(folds, new)
         tried.append(learned.weights)
         found.append(new)
@@ -245,7 +246,12 @@ def chosen(runs: Sequence[Run]) -> Run:
     The more weights, the more of what the validation examples gain is luck.
     """
     best, plain = best_of(runs), best_l2_of(runs)
-    gain, weight = plain.losses - best.losses, best.sample_weight
+    return best if clearly_better(best, plain) else plain
+
+
+def clearly_better(run: Run, other: Run) -> bool:
+    """Whether its error is lower by more than one standard error of the difference, and by more than GAIN."""
+    gain, weight = other.losses - run.losses, run.sample_weight
     mean = np.average(gain, weights=weight)
     error = math.sqrt(float(weight @ (gain - mean) ** 2)) / weight.sum()
-    return best if mean > max(error, GAIN * plain.error / weight.sum()) else plain
+    return bool(mean > max(error, GAIN * other.error / weight.sum()))
