@@ -5,7 +5,7 @@ import pytest
 
 from tests.sklearn.problems import NO_WEIGHTS, make_problem
 from tests.sklearn.test_search import TERMS, each, folds
-from tuneloss.sklearn.online import Loss, online_search, proximal_fit
+from tuneloss.sklearn.online import Loss, online_search, proximal_fit, repeated
 from tuneloss.sklearn.piecewise import Regularizer
 from tuneloss.sklearn.search import Options, best_of
 from tuneloss.sklearn.solve import fit
@@ -38,3 +38,12 @@ def test_terms_that_were_not_asked_for_stay_away():
     for loss in losses:
         assert loss.weights["uniform"] == loss.weights["dropout"] == 0
         assert not loss.regularizer.right.any()
+
+
+def test_the_same_run_on_the_same_data_gives_the_same_model():
+    fold, options = folds()[0], Options(TERMS, 15, 1e-5, 1000)
+    runs, losses = online_search([fold], options, each)
+    for epoch in (0, 1, len(runs) - 1):
+        again = repeated(fold.data, losses[: epoch + 1], fold.data.zeros(), options)
+        np.testing.assert_array_equal(again.params, runs[epoch].fits[0].params)
+    assert again.weights == losses[-1].weights

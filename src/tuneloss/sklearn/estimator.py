@@ -22,7 +22,7 @@ from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
 from tuneloss.sklearn.checks import check_options, check_split, check_two_classes
 from tuneloss.sklearn.given import Examples, read_examples
-from tuneloss.sklearn.online import online_search, proximal_fit
+from tuneloss.sklearn.online import online_search, repeated
 from tuneloss.sklearn.search import Fold, Options, Run, best_l2_of, best_of, chosen, search
 from tuneloss.sklearn.softmax import Data, Inputs, Weights, all_classes, log_probabilities, make_data, weighted_targets
 from tuneloss.sklearn.solve import Fitted, fit
@@ -30,7 +30,7 @@ from tuneloss.sklearn.splits import Split, k_splits, one_split
 
 SMALL = 5e7  # examples * inputs * classes: below it, the threads of NumPy's BLAS and of SciPy's wait for each other
 ENOUGH, FOLDS = 500, 5  # by default, one split that validates with this many examples, or else so many folds
-SEARCH_TOL = 10  # the search's fits, and proximal ones, may be this much less exact than the last
+SEARCH_TOL = 10  # the search's fits may be this much less exact than the last
 
 
 class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -54,7 +54,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         (train, validation) indices, are as everywhere in scikit-learn. Costs of folds add. Splits of ours depend on
         the examples' inputs: equal ones fall on the same side (or, if many share them, count in part on both), and an
         example of weight 2 counts as two.
-    max_runs: most fits of the search. tol, max_iter: of the last fit (ten times tol, online).
+    max_runs: most fits of the search. tol, max_iter: of the last fit, which online is the same run on all data.
     n_jobs: folds fitted at once. random_state: decides the split.
 
     After `fit`: `classes_`, `coef_`, `intercept_`, `n_iter_`, `loss_weights_`, and `history_`: a list with the weights,
@@ -172,10 +172,10 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         else:
             runs, losses = online_search(folds, options, self._each)
             best = best_of(runs)
-            loss = losses[runs.index(best)].grown(growth**0.5)
-            data = self._with_dropout(data, loss.weights, runs[0].weights, best)
-            fitted, _ = proximal_fit(data, loss, mean_params(best), steps=self.max_iter, tol=SEARCH_TOL * self.tol)
-            self.regularizer_ = (loss.regularizer.knots, loss.regularizer(loss.regularizer.knots))
+            losses = [loss.grown(growth**0.5) for loss in losses[: runs.index(best) + 1]]
+            fitted = repeated(data, losses, mean_params(runs[0]), options)
+            learned = losses[-1].regularizer
+            self.regularizer_ = (learned.knots, learned(learned.knots))
         if not fitted.converged:
             message = f"The last fit did not converge in {fitted.n_iter} iterations: {fitted.message}."
             warnings.warn(f"{message} Raise max_iter, or scale the inputs.", ConvergenceWarning, stacklevel=3)

@@ -1,7 +1,9 @@
 """Weights, and a convex regularizer, learned while the model trains: one run of proximal gradient steps.
 
 After each epoch of steps the models of all folds are observed, and LearnLoss sets the weights of the next epoch. As in
-`tuneloss.torch.OnlineTuner`: gradients only, of the last epochs, each step damped.
+`tuneloss.torch.OnlineTuner`: gradients only, of the last epochs, each step damped. The last fit is the same run on all
+data, up to the best epoch: so much of what was validated is where the run stopped that a minimum of the best epoch's
+loss is another model.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from tuneloss.sklearn.softmax import (
     smooth_value,
     terms,
 )
-from tuneloss.sklearn.solve import Fitted
+from tuneloss.sklearn.solve import Fitted, fit
 
 KNOTS, EPOCHS, STEPS = 20, 40, 20
 WINDOW, DAMPING, PATIENCE = 10, 0.7, 8
@@ -116,6 +118,16 @@ def online_search(folds: Sequence[Fold], options: Options, each: Each) -> tuple[
         if len(runs) - runs.index(best_of(runs)) > PATIENCE:
             break
     return runs, losses
+
+
+def repeated(data: Data, losses: Sequence[Loss], start: Array, options: Options) -> Fitted:
+    """The same run on other data: a fit with the first loss, then an epoch with each of the others."""
+    found = fit(data, losses[0].weights, start, tol=options.tol, max_iter=options.max_iter)
+    data, bound = data.with_dropout(found.params), 1.0
+    for loss in losses[1:]:
+        new, bound = proximal_fit(data, loss, found.params, steps=STEPS, bound=bound)
+        found = replace(found, weights=new.weights, params=new.params, n_iter=found.n_iter + new.n_iter)
+    return found
 
 
 def _box(chosen: Sequence[str], p: int, least: float) -> Box:
