@@ -1,6 +1,6 @@
 """TunedLogisticRegression against LogisticRegressionCV and an elastic-net grid: test log loss, seconds, memory.
 
-    python benchmarks/tuned_logistic.py [--sets digits breast_cancer tf_flowers ...] [--repeats 5]
+    python benchmarks/tuned_logistic.py [--sets digits tf_flowers ...] [--repeats 5] [--methods runs online]
 
 One thread. Each method runs in a process of its own, on the same split: the first of a features file in TUNELOSS_DATA
 is its own (training and validation examples together against test), all others are drawn, stratified, of the same
@@ -35,7 +35,12 @@ from tuneloss.sklearn import TunedLogisticRegression
 TABLES = {"digits": load_digits, "breast_cancer": load_breast_cancer}
 IMAGES = ("tf_flowers", "nct_crc_he_3class", "oxford_iiit_pet", "caltech101")
 CS, RATIOS = np.logspace(-4, 4, 10), (0.25, 0.5, 0.75)
-L2_PATH, TUNED, GRID = "LogisticRegressionCV", "TunedLogisticRegression", "elastic-net grid"
+METHODS = {
+    "cv": "LogisticRegressionCV",  # always there: the others are compared with it
+    "runs": "TunedLogisticRegression",
+    "online": 'strategy="online"',
+    "grid": "elastic-net grid",
+}
 
 
 def load(name: str, repeat: int):
@@ -53,10 +58,10 @@ def load(name: str, repeat: int):
     return x, y, x_test, y_test
 
 
-def make(method: str, repeat: int, *, n_jobs: int | None = None):
-    if method == TUNED:
-        return TunedLogisticRegression(random_state=repeat, n_jobs=n_jobs)
-    if method == L2_PATH:
+def make(method: str, repeat: int):
+    if method in ("runs", "online"):
+        return TunedLogisticRegression(strategy=method, random_state=repeat)
+    if method == "cv":
         return LogisticRegressionCV(
             Cs=CS, l1_ratios=(0,), scoring="neg_log_loss", max_iter=1000, use_legacy_attributes=False
         )
@@ -69,7 +74,7 @@ def measure(method: str, name: str, repeat: int) -> tuple[float, float, float, f
     warnings.simplefilter("ignore")  # SAGA mostly stops at max_iter
     x, y, x_test, y_test = load(name, repeat)
     before, start = memory(reset=True), time.perf_counter()
-    if method == GRID and name in IMAGES:
+    if method == "grid" and name in IMAGES:
         fold = np.random.default_rng(0).random(len(y)) < 0.8
         for c in CS[[2, 5, 8]]:
             LogisticRegression(solver="saga", max_iter=100, C=c, l1_ratio=0.5).fit(x[fold], y[fold])
@@ -107,10 +112,10 @@ def compare(name: str, repeats: int, methods: list[str]) -> None:
     found = {method: [] for method in methods}
     for repeat in range(repeats):
         for method in methods:
-            if not (method == GRID and repeat > 0 and name in IMAGES):
+            if not (method == "grid" and repeat > 0 and name in IMAGES):
                 found[method].append(in_its_own_process(method, name, repeat))
     parts = {method: np.array(rows) for method, rows in found.items()}
-    base = parts[L2_PATH]
+    base = parts["cv"]
     print(f"{name}, {repeats} split{'s' if repeats > 1 else ''}")
     for method, rows in parts.items():
         ratio = base[:, 2].mean() / rows[:, 2].mean()
@@ -118,8 +123,8 @@ def compare(name: str, repeats: int, methods: list[str]) -> None:
         quality = f"test log loss {shown(rows[:, 0])}, error {shown(100 * rows[:, 1], 2)}%" if known else "not run"
         cost = f"{rows[:, 2].mean():.1f} s{'' if known else ' (estimated)'}, {ratio:.2f} times as fast as the L2 path"
         memory = f", {rows[:, 3].mean():.0f} MB beyond the data" if known else ""
-        print(f"  {method:24s} {quality}; {cost}{memory}")
-        if method == TUNED:
+        print(f"  {METHODS[method]:24s} {quality}; {cost}{memory}")
+        if method in ("runs", "online"):
             print(f"  {'':24s} test log loss less that of the L2 path: {shown(rows[:, 0] - base[:, 0])}")
     print(flush=True)
 
@@ -130,11 +135,13 @@ if __name__ == "__main__":
         "--sets", nargs="+", choices=[*TABLES, *IMAGES], help="all, but for images without features files"
     )
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--no-grid", action="store_true", help="leave the elastic-net grid out")
+    parser.add_argument(
+        "--methods", nargs="+", choices=METHODS, default=list(METHODS), help="LogisticRegressionCV and these"
+    )
     options = parser.parse_args()
     if options.sets is None:
         options.sets = [*TABLES, *(IMAGES if os.environ.get("TUNELOSS_DATA") else ())]
     elif not {*options.sets} <= {*TABLES} and not os.environ.get("TUNELOSS_DATA"):
         parser.error("image sets need TUNELOSS_DATA, a folder of features files")
     for one in options.sets:
-        compare(one, options.repeats, [L2_PATH, TUNED] + ([] if options.no_grid else [GRID]))
+        compare(one, options.repeats, list(dict.fromkeys(["cv", *options.methods])))
