@@ -197,7 +197,7 @@ def draw_figure(records: Sequence[Record], path: Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> str:
     """Run what is missing, draw, and return the tables."""
-    given = arguments(__doc__, "cnn_augmentations", argv, features=False)
+    given = arguments(__doc__, "cnn_augmentations", argv, without=("data",))
     epochs, draws = given.epochs or (100 if given.full else 6), 20 if given.full else 2
     records = run_missing(given.results, keys(given.seeds, epochs, draws), run, given.jobs)
     draw_figure(records, given.image)

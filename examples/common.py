@@ -272,25 +272,27 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def arguments(
-    doc: str | None, name: str, argv: Sequence[str] | None = None, *, features: bool = True, full_seeds: int = 5
+    doc: str | None, name: str, argv: Sequence[str] | None = None, *, without: Sequence[str] = (), full_seeds: int = 5
 ) -> argparse.Namespace:
-    """--full, --seeds, --out, --epochs, --jobs; and --data, if features files are used.
+    """--full, --seeds, --out, and, unless without them, --data, --epochs and --jobs.
 
     Results of a --full run belong in docs/, of a small one in build/.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help=f"the committed figures: {full_seeds} seeds")
     parser.add_argument("--seeds", type=int, nargs="+", help=f"instead of 0 (0 to {full_seeds - 1} with --full)")
-    if features:
-        folder = os.environ.get("TUNELOSS_DATA")
-        parser.add_argument("--data", default=folder, help="folder of features files (default: TUNELOSS_DATA)")
     parser.add_argument("--out", type=Path, help="folder for results/ and images/ (default: docs, or build/examples)")
-    parser.add_argument("--epochs", type=int, help="instead of the usual number")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    some: dict[str, dict[str, Any]] = {
+        "data": {"default": os.environ.get("TUNELOSS_DATA"), "help": "folder of features files (or TUNELOSS_DATA)"},
+        "epochs": {"type": int, "help": "instead of the usual number"},
+        "jobs": {"type": int, "default": 1, "help": "processes"},
+    }
+    for option in [name for name in some if name not in without]:
+        parser.add_argument(f"--{option}", **some[option])
     given = parser.parse_args(argv)
     given.seeds = given.seeds or list(range(full_seeds if given.full else 1))
     given.out = given.out or ROOT / ("docs" if given.full else "build/examples")
     given.results, given.image = given.out / "results" / f"{name}.jsonl", given.out / "images" / f"{name}.png"
-    if features and not given.data:
+    if "data" not in without and not given.data:
         say(f"TUNELOSS_DATA is not set: running on {DIGITS}, instead of image features.")
     return given

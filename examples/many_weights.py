@@ -114,7 +114,7 @@ def draw_figure(records: Sequence[Record], path: Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> str:
     """Run what is missing, draw, and return the table."""
-    given = arguments(__doc__, "many_weights", argv, features=False, full_seeds=20)
+    given = arguments(__doc__, "many_weights", argv, without=("data", "epochs"), full_seeds=20)
     sizes = SIZES if given.full else SIZES[::4]
     wanted = [
         {"every": every, "validation": size, "weights": weights, "seed": seed}

@@ -1,0 +1,115 @@
+"""How TunedLogisticRegression searches, and what it learns, on digits.
+
+python examples/sklearn_search.py            the picture into build/examples/
+python examples/sklearn_search.py --full     into docs/
+
+Left: validation log loss of each fit, by its L2 weight, beside that of L2 alone. Right: the penalty of a coefficient,
+of the chosen fit and of `strategy="online"`, which learns it as a convex function.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import arguments, markdown
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import StratifiedKFold
+from sklearn.preprocessing import StandardScaler
+
+from tuneloss.sklearn import TunedLogisticRegression
+
+Array = NDArray[np.float64]
+Folds = list[tuple[Any, Any]]
+TERMS = ("l2", "l1", "uniform", "dropout")
+PLAIN, LEARNED, ONLINE = "#7F7F7F", "#0072B2", "#E69F00"
+
+
+def l2_alone(x: Array, y: Array, folds: Folds, l2: float) -> float:
+    """Validation log loss, mean over all examples, of fits with this L2 weight."""
+    total = 0.0
+    for train, held in folds:
+        model = LogisticRegression(C=1 / (2 * l2), tol=1e-6, max_iter=5000).fit(x[train], y[train])
+        total += log_loss(y[held], model.predict_proba(x[held]), normalize=False)
+    return total / len(y)
+
+
+def is_plain(run: dict[str, Any]) -> bool:
+    """Whether the run has L2 alone."""
+    return all(run["weights"][name] == 0 for name in TERMS[1:])
+
+
+def table(model: TunedLogisticRegression) -> str:
+    """Each fit: its weights and validation log loss; the chosen one is marked."""
+    rows = [
+        [
+            f"{number}{' (chosen)' if number == model.best_run_ + 1 else ''}",
+            *(f"{run['weights'][name]:.3g}" for name in TERMS),
+            f"{run['validation_loss']:.4f}",
+        ]
+        for number, run in enumerate(model.history_, start=1)
+    ]
+    return markdown(["fit", *TERMS, "validation log loss"], rows)
+
+
+def draw_figure(model: TunedLogisticRegression, online: TunedLogisticRegression, plain: Array, path: Path) -> None:
+    """plain: (n, 2) L2 weights, and validation log losses of L2 alone."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    search, penalty = figure.subplots(1, 2)
+    search.plot(*plain.T, color=PLAIN, label="L2 alone, all weights")
+    for kind, color, label in ((True, PLAIN, "fits with L2 alone"), (False, LEARNED, "fits with learned weights")):
+        own = [(i, run) for i, run in enumerate(model.history_, start=1) if is_plain(run) is kind]
+        at = np.array([(run["weights"]["l2"], run["validation_loss"]) for _, run in own]).reshape(-1, 2)
+        search.plot(*at.T, "o", color=color, markersize=7, label=label)
+        for (number, _), point in zip(own, at, strict=True):  # above, or below if learned: they may lie side by side
+            search.annotate(
+                str(number), point, (0, 7 if kind else -16), textcoords="offset points", color=color, ha="center"
+            )
+    seen = [run["validation_loss"] for run in model.history_]
+    room = 0.15 * (max(seen) - min(seen))
+    search.set(
+        xscale="log", xlabel="L2 weight", ylabel="validation log loss", ylim=(min(seen) - room, max(seen) + room)
+    )
+    knots, values = online.regularizer_
+    w = np.linspace(*(1.2 * np.abs(online.coef_).max() * np.array([-1, 1])), 401)
+    learned = np.interp(w, knots, values)
+    for side, inside in ((w < knots[0], slice(0, 2)), (w > knots[-1], slice(-2, None))):  # linear beyond the last knots
+        slope = np.diff(values[inside])[0] / np.diff(knots[inside])[0]
+        end = 0 if side[0] else -1
+        learned[side] = values[end] + slope * (w[side] - knots[end])
+    weights = model.loss_weights_
+    chosen = weights["l1"] * np.abs(w) + weights["l2"] * w**2
+    penalty.plot(w, chosen, color=LEARNED, label="L1 and L2 of the chosen fit")
+    learned_too = learned - np.interp(0.0, w, learned) + online.loss_weights_["l2"] * w**2
+    penalty.plot(w, learned_too, color=ONLINE, label='strategy="online"')
+    penalty.plot(online.coef_.ravel(), np.zeros(online.coef_.size), "|", color=ONLINE, label="its coefficients")
+    penalty.set(xlabel="coefficient", ylabel="penalty")
+    for axes in (search, penalty):
+        axes.legend(frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+
+
+def main(argv: Sequence[str] | None = None) -> str:
+    """Fit, draw, and return the table."""
+    given = arguments(__doc__, "sklearn_search", argv, without=("data", "epochs", "jobs"), full_seeds=1)
+    x, y = load_digits(return_X_y=True)
+    x = StandardScaler().fit_transform(x)
+    folds = list(StratifiedKFold(5, shuffle=True, random_state=given.seeds[0]).split(x, y))
+    model, online = (TunedLogisticRegression(strategy=s, cv=folds).fit(x, y) for s in ("runs", "online"))
+    tried = [run["weights"]["l2"] for run in model.history_]
+    grid = np.geomspace(min(tried) / 2, max(tried) * 2, 40 if given.full else 10)
+    draw_figure(model, online, np.array([(l2, l2_alone(x, y, folds, l2)) for l2 in grid]), given.image)
+    return table(model)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(main())

@@ -1,0 +1,28 @@
+"""The example of TunedLogisticRegression's search: its points lie on its curve, by another solver."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.model_selection import StratifiedKFold
+
+from tuneloss.sklearn import TunedLogisticRegression
+
+pytest.importorskip("torch")  # the examples' common part needs it
+
+
+def test_fits_with_l2_alone_lie_on_the_curve_of_another_solver(example):
+    x, y = load_iris(return_X_y=True)
+    folds = list(StratifiedKFold(3, shuffle=True, random_state=0).split(x, y))
+    model = TunedLogisticRegression(cv=folds, tol=1e-7).fit(x, y)
+    plain = [run for run in model.history_ if example.is_plain(run)]
+    assert 3 <= len(plain) < len(model.history_)
+    for run in plain:
+        assert example.l2_alone(x, y, folds, run["weights"]["l2"]) == pytest.approx(run["validation_loss"], rel=1e-3)
+
+
+def test_it_writes_a_figure_and_a_table(example, tmp_path):
+    table = example.main(["--out", str(tmp_path)])
+    assert (tmp_path / "images" / "sklearn_search.png").read_bytes().startswith(b"\x89PNG")
+    losses = [float(line.split("|")[-2]) for line in table.splitlines()[2:]]
+    (chosen,) = (i for i, line in enumerate(table.splitlines()[2:]) if "(chosen)" in line)
+    assert losses[chosen] <= 1.02 * np.min(losses)
