@@ -35,7 +35,7 @@ def l2_alone(x: Array, y: Array, folds: Folds, weights: Array) -> Array:
     """Validation log loss, mean over all examples, of fits with each of these L2 weights, given from strong to weak."""
     total = np.zeros(len(weights))
     for train, held in folds:
-        model = LogisticRegression(tol=1e-5, max_iter=2000, warm_start=True)
+        model = LogisticRegression(tol=1e-6, max_iter=9999, warm_start=True)
         for j, l2 in enumerate(weights):
             model.set_params(C=1 / (2 * l2)).fit(x[train], y[train])
             total[j] += log_loss(y[held], model.predict_proba(x[held]), normalize=False)
