@@ -108,15 +108,15 @@ def shown(values: np.ndarray, digits: int = 4) -> str:
     return f"{values.mean():.{digits}f} ± {half:.{digits}f}"
 
 
-def compare(name: str, repeats: int, methods: list[str]) -> None:
+def compare(name: str, splits: range, methods: list[str]) -> None:
     found = {method: [] for method in methods}
-    for repeat in range(repeats):
+    for repeat in splits:
         for method in methods:
-            if not (method == "grid" and repeat > 0 and name in IMAGES):
+            if not (method == "grid" and repeat > splits[0] and name in IMAGES):
                 found[method].append(in_its_own_process(method, name, repeat))
     parts = {method: np.array(rows) for method, rows in found.items()}
     base = parts["cv"]
-    print(f"{name}, {repeats} split{'s' if repeats > 1 else ''}")
+    print(f"{name}, {len(splits)} split{'s' if len(splits) > 1 else ''}")
     for method, rows in parts.items():
         ratio = base[:, 2].mean() / rows[:, 2].mean()
         known = not np.isnan(rows[:, 0]).any()
@@ -134,7 +134,8 @@ if __name__ == "__main__":
     parser.add_argument(
         "--sets", nargs="+", choices=[*TABLES, *IMAGES], help="all, but for images without features files"
     )
-    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=1, help="how many splits")
+    parser.add_argument("--first", type=int, default=0, help="the number, and seed, of the first of them")
     parser.add_argument(
         "--methods", nargs="+", choices=METHODS, default=list(METHODS), help="LogisticRegressionCV and these"
     )
@@ -144,4 +145,6 @@ if __name__ == "__main__":
     elif not {*options.sets} <= {*TABLES} and not os.environ.get("TUNELOSS_DATA"):
         parser.error("image sets need TUNELOSS_DATA, a folder of features files")
     for one in options.sets:
-        compare(one, options.repeats, list(dict.fromkeys(["cv", *options.methods])))
+        compare(
+            one, range(options.first, options.first + options.repeats), list(dict.fromkeys(["cv", *options.methods]))
+        )

@@ -30,7 +30,7 @@ from tuneloss.sklearn.splits import Split, k_splits, one_split
 
 SMALL = 5e7  # examples * inputs * classes: below it, the threads of NumPy's BLAS and of SciPy's wait for each other
 ENOUGH, FOLDS = 500, 5  # by default, one split that validates with this many examples, or else so many folds
-SEARCH_TOL = 10  # the search's fits may be this much less exact than the last
+SEARCH_TOL = 3  # the search's fits may be this much less exact than the last; at 10, weak regularizers look too good
 
 
 class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

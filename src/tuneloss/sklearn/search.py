@@ -2,7 +2,7 @@
 
 The path goes from strong to weak, by a factor of 6, and ends when the validation error falls no more: so it never
 pays for the slow fits at its weak end. From its last three models LearnLoss learns all weights; each further fit adds a
-model, until the error falls no more.
+model, until one is not clearly better.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ SHORTEST, LONGEST = 3, 15  # fits of the path
 NOTHING = 1e-3  # of the error: this near to that of a model that knows nothing is the same
 COUNTED = 9  # models that LearnLoss looks at, of the path the last 3
 GAIN = 1e-3  # of the error: a gain of less is none
-PATIENCE = 2  # so many learned fits in a row that are not clearly better are the last
 STALLED = 1e-4  # a path that gains less than this part of the error has ended
 LEAST, MOST = 1e-3, 4.0  # of what L2 is at the path's best model
 Each = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]
@@ -195,12 +194,11 @@ def vertex(errors: Sequence[float]) -> float:
 
 
 def learned_runs(folds: Sequence[Fold], path: Sequence[Run], options: Options, each: Each) -> list[Run]:
-    """Fits with learned weights, until the error falls no more."""
-    best = best_of(path)
+    """Fits with learned weights, until one is not clearly better than the best so far."""
+    best, better = best_of(path), True
     box = make_box(options.terms, best.weights["l2"], np.sum([o.features for o in best.observations], axis=0))
     recent, found, tried = list(path[-SHORTEST:]), list[Run](), list[Array]()
-    idle = 0
-    while len(path) + len(found) < options.max_runs and idle < PATIENCE:
+    while better and len(path) + len(found) < options.max_runs:
         try:
             by_fold = list(zip(*(one.observations for one in recent), strict=True))
             learned = learn_loss_on_folds(by_fold, box, epsilon=math.inf)
@@ -210,9 +208,8 @@ def learned_runs(folds: Sequence[Fold], path: Sequence[Run], options: Options, e
             new = run_all(folds, learned.as_dict(), starts, options=options, each=each)
         except (SolverError, RunFailed):
             break  # what was found so far stands
-        moved = any(one.n_iter for one in new.fits)  # else the models, to tolerance, are those of the best
-        idle = PATIENCE if not moved else 0 if clearly_better(new, best) else idle + 1
-        new = observed(folds, new, each) if idle < PATIENCE else valued(folds, new)
+        better = clearly_better(new, best)
+        new = observed(folds, new, each) if better else valued(folds, new)
         tried.append(learned.weights)
         found.append(new)
         best = best_of([best, new])
