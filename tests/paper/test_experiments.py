@@ -236,6 +236,11 @@ def test_what_is_to_be_run():
         assert sum(u.tuner == "tpe" for u in units) == repeats
     with pytest.raises(InvalidInput, match="found 'sgd'"):
         figure2_units(["tf_flowers"], tuners=["random", "sgd"])
+    units = figure2_units(["caltech101"], 3, 40, tuners=["random:100", "tuneloss:10", "tpe"])
+    assert {(u.tuner, u.runs) for u in units} == {("random", 100), ("tuneloss", 10), ("tpe", 40)}
+    for wrong in ("random:", "random:0", "random:ten"):
+        with pytest.raises(InvalidInput, match=f"NAME or NAME:RUNS, such as random:100; found '{wrong}'"):
+            figure2_units(["tf_flowers"], tuners=[wrong])
 
 
 def test_every_tuner_has_a_label_and_a_colour_of_its_own():

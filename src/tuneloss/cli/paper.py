@@ -30,7 +30,10 @@ Datasets = Annotated[
 Repeats = Annotated[int | None, typer.Option(min=1, help="Independent repeats, each with its own split.")]
 Runs = Annotated[int | None, typer.Option(min=1, help="Training runs of each tuner.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Repeats run at once.", show_default="one a CPU")]
-Tuners = Annotated[list[str] | None, typer.Option("--tuner", "--tuners", help="Only this one; again for more.")]
+Tuners = Annotated[
+    list[str] | None,
+    typer.Option("--tuner", "--tuners", help="Only this one, NAME or NAME:RUNS; again for more."),
+]
 Quick = Annotated[bool, typer.Option("--quick", help="Small, on the embedded digits: two minutes at most.")]
 
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print tables as Markdown.")]
@@ -93,8 +96,12 @@ def run_all(experiment: str, units: Sequence[Unit], results: Path, jobs: int | N
 
         records = run_units(path, units, jobs=jobs or cores(), on_unit=on_unit)
     if not ran:
-        note(f"All of it is in {path}, so nothing was run. To run it anew: --results FOLDER")
+        say_all_there(path)
     return records
+
+
+def say_all_there(path: Path) -> None:
+    note(f"All of it is in {path}, so nothing was run. To run it anew: --results FOLDER")
 
 
 @paper.command()
@@ -232,7 +239,15 @@ def figure3(
     n_seeds, n_epochs = seeds or (1 if quick else SEEDS), epochs or (40 if quick else EPOCHS)
     path = results_file(results, EXPERIMENT, names, quick)
     total = len(names) * n_seeds * len(FORMS)
+    ran: list[str] = []
     with stoppable(f"what was done is in {results}"), progress_bar("training", total) as advance:
-        records = figure3_records(path, names, n_seeds, n_epochs, jobs=jobs or cores(), on_run=advance)
+
+        def on_run(done: int, run: str) -> None:
+            ran.extend([run] if run else [])
+            advance(done, run)
+
+        records = figure3_records(path, names, n_seeds, n_epochs, jobs=jobs or cores(), on_run=on_run)
+    if not ran:
+        say_all_there(path)
     show(*figure3_rows(records, read_records(results_file(results, TABLE1, names, quick))), markdown=markdown)
     save_both(draw_figure3(records), out, "figure3")

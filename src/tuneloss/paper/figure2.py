@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, PercentFormatter
 
 from tuneloss.core.checks import Array
+from tuneloss.errors import InvalidInput
 from tuneloss.paper.experiments import Unit
 from tuneloss.paper.results import Record
 from tuneloss.paper.table1 import by_repeat, chosen
@@ -29,16 +30,25 @@ PANELS = {"test_loss": ("validation_loss", "test log loss"), "test_error": ("val
 def figure2_units(
     datasets: Sequence[str], repeats: int | None = None, runs: int | None = None, tuners: Sequence[str] = TUNERS
 ) -> list[Unit]:
-    """What is to be run, repeat by repeat."""
-    check_tuners(tuners)
+    """What is to be run, repeat by repeat. tuners: names, or NAME:RUNS for a number of runs of its own."""
+    most = dict(_with_runs(given, runs) for given in tuners)
     wanted = repeats or REPEATS
     return [
-        Unit(EXPERIMENT, dataset, tuner, repeat, min(RUNS[tuner], runs or RUNS[tuner]))
+        Unit(EXPERIMENT, dataset, tuner, repeat, own)
         for repeat in range(wanted)
         for dataset in datasets
-        for tuner in tuners
+        for tuner, own in most.items()
         if repeat < AT_MOST.get(tuner, wanted)
     ]
+
+
+def _with_runs(given: str, runs: int | None) -> tuple[str, int]:
+    """The name of a tuner, and how many runs it has."""
+    name, colon, own = given.partition(":")
+    check_tuners([name])
+    if colon and not (own.isdecimal() and int(own) > 0):
+        raise InvalidInput(f"A tuner must be NAME or NAME:RUNS, such as random:100; found {given!r}.")
+    return name, int(own) if colon else min(RUNS[name], runs or RUNS[name])
 
 
 @dataclass(frozen=True)
