@@ -9,13 +9,13 @@ of the chosen fit and of `strategy="online"`, which learns it as a convex functi
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import arguments, markdown
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
@@ -27,6 +27,7 @@ from tuneloss.sklearn import TunedLogisticRegression
 
 Array = NDArray[np.float64]
 Folds = list[tuple[Any, Any]]
+ROOT = Path(__file__).resolve().parents[1]
 TERMS = ("l2", "l1", "uniform", "dropout")
 PLAIN, LEARNED, ONLINE = "#7F7F7F", "#0072B2", "#E69F00"
 
@@ -57,7 +58,8 @@ def table(model: TunedLogisticRegression) -> str:
         ]
         for number, run in enumerate(model.history_, start=1)
     ]
-    return markdown(["fit", *TERMS, "validation log loss"], rows)
+    lines = [["fit", *TERMS, "validation log loss"], ["---"] * (len(TERMS) + 2), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
 def draw_figure(model: TunedLogisticRegression, online: TunedLogisticRegression, plain: Array, path: Path) -> None:
@@ -80,13 +82,11 @@ def draw_figure(model: TunedLogisticRegression, online: TunedLogisticRegression,
     search.set(
         xscale="log", xlabel="L2 weight", ylabel="validation log loss", ylim=(min(seen) - room, max(seen) + room)
     )
-    knots, values = online.regularizer_
+    points, values = online.regularizer_
     w = np.linspace(*(1.2 * np.abs(online.coef_).max() * np.array([-1, 1])), 401)
-    learned = np.interp(w, knots, values)
-    for side, inside in ((w < knots[0], slice(0, 2)), (w > knots[-1], slice(-2, None))):  # linear beyond the last knots
-        slope = np.diff(values[inside])[0] / np.diff(knots[inside])[0]
-        end = 0 if side[0] else -1
-        learned[side] = values[end] + slope * (w[side] - knots[end])
+    learned = np.interp(w, points, values)
+    for end, beyond in ((slice(2), w < points[0]), (slice(-2, None), w > points[-1])):
+        learned[beyond] = np.polynomial.Polynomial.fit(points[end], values[end], 1)(w[beyond])
     weights = model.loss_weights_
     chosen = weights["l1"] * np.abs(w) + weights["l2"] * w**2
     penalty.plot(w, chosen, color=LEARNED, label="L1 and L2 of the chosen fit")
@@ -102,14 +102,21 @@ def draw_figure(model: TunedLogisticRegression, online: TunedLogisticRegression,
 
 def main(argv: Sequence[str] | None = None) -> str:
     """Fit, draw, and return the table."""
-    given = arguments(__doc__, "sklearn_search", argv, without=("data", "epochs", "jobs"), full_seeds=1)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true", help="the committed figure, with a finer curve")
+    parser.add_argument("--seed", type=int, default=0, help="of the folds")
+    parser.add_argument("--out", type=Path, help="folder for images/ (default: docs, or build/examples)")
+    given = parser.parse_args(argv)
+    out = given.out or ROOT / ("docs" if given.full else "build/examples")
     x, y = load_digits(return_X_y=True)
     x = StandardScaler().fit_transform(x)
-    folds = list(StratifiedKFold(5, shuffle=True, random_state=given.seeds[0]).split(x, y))
+    folds = list(StratifiedKFold(5, shuffle=True, random_state=given.seed).split(x, y))
     model, online = (TunedLogisticRegression(strategy=s, cv=folds).fit(x, y) for s in ("runs", "online"))
     tried = [run["weights"]["l2"] for run in model.history_]
     grid = np.geomspace(max(tried) * 2, min(tried) / 2, 40 if given.full else 8)
-    draw_figure(model, online, np.column_stack([grid, l2_alone(x, y, folds, grid)]), given.image)
+    draw_figure(
+        model, online, np.column_stack([grid, l2_alone(x, y, folds, grid)]), out / "images" / "sklearn_search.png"
+    )
     return table(model)
 
 

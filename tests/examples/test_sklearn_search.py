@@ -1,13 +1,10 @@
 """The example of TunedLogisticRegression's search: its points lie on its curve, by another solver."""
 
 import numpy as np
-import pytest
 from sklearn.datasets import load_iris
 from sklearn.model_selection import StratifiedKFold
 
 from tuneloss.sklearn import TunedLogisticRegression
-
-pytest.importorskip("torch")  # the examples' common part needs it
 
 
 def test_fits_with_l2_alone_lie_on_the_curve_of_another_solver(example):

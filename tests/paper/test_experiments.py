@@ -238,6 +238,8 @@ def test_what_is_to_be_run():
         figure2_units(["tf_flowers"], tuners=["random", "sgd"])
     units = figure2_units(["caltech101"], 3, 40, tuners=["random:100", "tuneloss:10", "tpe"])
     assert {(u.tuner, u.runs) for u in units} == {("random", 100), ("tuneloss", 10), ("tpe", 40)}
+    with pytest.raises(InvalidInput, match="named once; found random:1000, random"):
+        figure2_units(["tf_flowers"], tuners=["random:1000", "random"])
     for wrong in ("random:", "random:0", "random:ten"):
         with pytest.raises(InvalidInput, match=f"NAME or NAME:RUNS, such as random:100; found '{wrong}'"):
             figure2_units(["tf_flowers"], tuners=[wrong])

@@ -21,7 +21,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tuneloss.sklearn import TunedLogisticRegression
+from tuneloss.sklearn import TunedLogisticRegression, estimator
+from tuneloss.sklearn.online import online_search, repeated
 
 
 @parametrize_with_checks(
@@ -162,10 +163,41 @@ def test_online_learns_a_convex_regularizer(digits):
     assert log_loss(y_test, model.predict_proba(x_test)) < 0.25
 
 
+def test_online_ends_with_the_same_run_on_all_data(monkeypatch):
+    """The losses up to the best epoch, with the root of the growth times the regularizer."""
+    seen = {}
+
+    def searched(*given):
+        seen["runs"], seen["losses"] = online_search(*given)
+        return seen["runs"], seen["losses"]
+
+    def replayed(data, losses, *rest):
+        seen["replayed"] = losses
+        return repeated(data, losses, *rest)
+
+    monkeypatch.setattr(estimator, "online_search", searched)
+    monkeypatch.setattr(estimator, "repeated", replayed)
+    x, y = load_iris(return_X_y=True)
+    model = TunedLogisticRegression(strategy="online", cv=3, random_state=0).fit(x, y)
+    assert len(seen["replayed"]) == model.best_run_ + 1 > 1
+    for own, searched_loss in zip(seen["replayed"], seen["losses"], strict=False):
+        assert own.weights == searched_loss.weights
+        np.testing.assert_allclose(own.regularizer.right, 1.5**0.5 * searched_loss.regularizer.right, rtol=0.02)
+    w = np.linspace(-9, 9, 37)
+    points, values = model.regularizer_
+    inside = (w >= points[0]) & (w <= points[-1])
+    np.testing.assert_allclose(np.interp(w, points, values)[inside], own.regularizer(w)[inside], atol=1e-9)
+    for end, beyond in ((slice(2), points[0] - 5), (slice(-2, None), points[-1] + 5)):
+        line = np.polynomial.Polynomial.fit(points[end], values[end], 1)
+        assert line(beyond) == pytest.approx(float(own.regularizer(np.array([beyond]))[0]))
+
+
 def test_a_fit_that_is_stopped_early_says_so(digits):
     x, _, y, _ = digits
     with pytest.warns(ConvergenceWarning, match="did not converge in 3 iterations"):
         TunedLogisticRegression(max_iter=3, random_state=0).fit(x, y)
+    with pytest.warns(ConvergenceWarning, match="its first part, with L2 alone, ended after 3"):
+        TunedLogisticRegression(strategy="online", cv=2, max_iter=3, random_state=0).fit(x[:200], y[:200])
 
 
 def test_without_intercept(digits):

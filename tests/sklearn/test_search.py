@@ -11,6 +11,7 @@ from tuneloss.sklearn.search import (
     Run,
     best_of,
     chosen,
+    clearly_better,
     is_l2_only,
     l2_path,
     make_box,
@@ -75,6 +76,26 @@ def test_a_search_ends_below_its_path_and_all_its_weights_are_allowed():
     assert len(plain) < len(runs) <= 15
     for run in runs:
         whole_box().as_array(run.weights)
+
+
+def test_learned_fits_go_on_as_long_as_each_is_clearly_better():
+    """Over problems with inputs that mostly do not matter, where L1 and dropout help."""
+    lengths = set()
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(300, 40))
+        y = (x[:, 0] + x[:, 1] + rng.logistic(size=300) / 2 > 0).astype(int)
+        held = np.arange(300) % 2 == 0
+        data = make_data(x[~held], y[~held], np.ones(150), 2)
+        fold = Fold(data, x[held], np.eye(2)[y[held]])
+        runs = search([fold], Options(TERMS, 15, 1e-5, 1000), each)
+        learned = [i for i, run in enumerate(runs) if not is_l2_only(run.weights)]
+        assert learned == list(range(learned[0], len(runs)))
+        better = [clearly_better(runs[i], best_of(runs[:i])) for i in learned]
+        assert all(better[:-1])
+        assert not better[-1] or len(runs) == 15
+        lengths.add(len(learned))
+    assert max(lengths) > 1  # some went on
 
 
 def test_luck_is_not_enough():

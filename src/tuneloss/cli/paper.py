@@ -190,7 +190,8 @@ def figure2(
 ) -> None:
     """Figure 2: test log loss and error by the number of training runs. Resumable.
 
-    100 runs of each tuner at most, 500 of random search, 50 of GP-EI-MCMC, which has at most 5 repeats.
+    100 runs of each tuner at most, 500 of random search, 50 of GP-EI-MCMC, which has at most 5 repeats; another number
+    by --tuner NAME:RUNS.
     """
     from tuneloss.paper.figure2 import EXPERIMENT, draw_figure2, early_rows, figure2_info, figure2_units
     from tuneloss.paper.tuners import LABELS, TUNERS
@@ -243,7 +244,8 @@ def figure3(
     with stoppable(f"what was done is in {results}"), progress_bar("training", total) as advance:
 
         def on_run(done: int, run: str) -> None:
-            ran.extend([run] if run else [])
+            if run:
+                ran.append(run)
             advance(done, run)
 
         records = figure3_records(path, names, n_seeds, n_epochs, jobs=jobs or cores(), on_run=on_run)

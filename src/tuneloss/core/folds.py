@@ -86,7 +86,7 @@ def learn_loss_on_folds(
 def can_hold(rows: Array, box: Box, scales: Scaling) -> bool:
     """Whether some weights in the box have rows . weights <= 0, by an LP: maximise v <= 1 subject to rows . w <= -v.
 
-    PIQP proposes weights, or a mixture of rows that is above 0 under all weights; HiGHS is asked where neither holds.
+    PIQP proposes weights, and a mixture of rows that may be above 0 under all weights; HiGHS is asked if neither holds.
     """
     scaled = rows / scales.unit
     length = np.linalg.norm(scaled, axis=1)
@@ -100,12 +100,11 @@ def can_hold(rows: Array, box: Box, scales: Scaling) -> bool:
     margin = np.column_stack([scaled, np.ones(len(scaled))])
     x, multipliers = largest(margin, total, np.append(lower, -np.inf), np.append(upper, 1.0))
     weights, mixture = np.clip(x[:-1], lower, upper), multipliers @ scaled
-    if (total is None or abs(weights.sum() - 1) < TOLERANCE) and _all_below(scaled, weights):
+    if (weights.any() or not box.is_simplex) and _all_below(scaled, weights):  # on a simplex, up to a factor
         return True
-    if total is None:
-        least = np.minimum(mixture * lower, mixture * upper)
-        if least.sum() > TOLERANCE * np.abs(least).sum():
-            return False
+    least = mixture.min() if box.is_simplex else np.minimum(mixture * lower, mixture * upper).sum()
+    if least > TOLERANCE * float(np.abs(mixture) @ np.maximum(np.abs(lower), np.abs(upper))):
+        return False
     found = linprog(
         np.append(np.zeros(k), -1.0),
         A_ub=margin,
@@ -114,10 +113,11 @@ def can_hold(rows: Array, box: Box, scales: Scaling) -> bool:
         b_eq=None if total is None else np.ones(1),
         bounds=np.column_stack([np.append(lower, -np.inf), np.append(upper, 1.0)]),
         method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
     )
-    return found.x is not None and _all_below(scaled, found.x[:-1])
+    return found.x is not None and _all_below(scaled, np.clip(found.x[:-1], lower, upper))
 
 
 def _all_below(rows: Array, weights: Array) -> bool:
     """Whether rows . weights <= 0, as far as numbers tell."""
-    return bool((rows @ weights).max() <= TOLERANCE * max(1.0, float(np.abs(weights).max())))
+    return bool((rows @ weights).max() <= TOLERANCE * float(np.abs(weights).max()))

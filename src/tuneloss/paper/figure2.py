@@ -32,6 +32,8 @@ def figure2_units(
 ) -> list[Unit]:
     """What is to be run, repeat by repeat. tuners: names, or NAME:RUNS for a number of runs of its own."""
     most = dict(_with_runs(given, runs) for given in tuners)
+    if len(most) < len(tuners):
+        raise InvalidInput(f"A tuner must be named once; found {', '.join(tuners)}.")
     wanted = repeats or REPEATS
     return [
         Unit(EXPERIMENT, dataset, tuner, repeat, own)

@@ -54,13 +54,14 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         (train, validation) indices, are as everywhere in scikit-learn. Costs of folds add. Splits of ours depend on
         the examples' inputs: equal ones fall on the same side (or, if many share them, count in part on both), and an
         example of weight 2 counts as two.
-    max_runs: most fits of the search. tol, max_iter: of the last fit, which online is the same run on all data.
+    max_runs: most fits of the search. tol, max_iter: of the last fit. (Online that is the same run on all data; they
+        are for its first part, with L2 alone.)
     n_jobs: folds fitted at once. random_state: decides the split.
 
     After `fit`: `classes_`, `coef_`, `intercept_`, `n_iter_`, `loss_weights_`, and `history_`: a list with the weights,
     the mean validation log loss, the number of iterations and the `Observation` (means over the validation examples) of
     each run, of which `best_run_` was chosen. Online each epoch is a run, without observation, and `regularizer_`
-    holds the learned regularizer: its knots, and its values there.
+    holds points of the learned regularizer, coefficients and values: it is the lines through them, and beyond.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -174,8 +175,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
             best = best_of(runs)
             losses = [loss.grown(growth**0.5) for loss in losses[: runs.index(best) + 1]]
             fitted = repeated(data, losses, mean_params(runs[0]), options)
-            learned = losses[-1].regularizer
-            self.regularizer_ = (learned.knots, learned(learned.knots))
+            self.regularizer_ = losses[-1].regularizer.points()
         if not fitted.converged:
             message = f"The last fit did not converge in {fitted.n_iter} iterations: {fitted.message}."
             warnings.warn(f"{message} Raise max_iter, or scale the inputs.", ConvergenceWarning, stacklevel=3)

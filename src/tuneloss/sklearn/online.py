@@ -50,21 +50,18 @@ class Loss:
         return replace(self, regularizer=Regularizer(r.knots, factor * r.right, factor * r.left))
 
 
-def proximal_fit(
-    data: Data, loss: Loss, start: Array, *, steps: int, tol: float = 0.0, bound: float = 1.0
-) -> tuple[Fitted, float]:
-    """Accelerated proximal gradient steps (Beck and Teboulle 2009), restarted where they overshoot.
+def proximal_steps(data: Data, loss: Loss, start: Array, n: int, bound: float = 1.0) -> tuple[Array, float]:
+    """Params after n accelerated proximal gradient steps (Beck and Teboulle 2009), restarted where they overshoot.
 
     In the metric of `conditioner`, in which `bound` is a bound on the curvature: doubled wherever it proves too small,
-    and returned for the next call. tol: as for `solve.fit`, of the length of a step.
+    and returned for the next call.
     """
     metric, targets = conditioner(data, loss.weights), mixed_targets(data, loss.weights)
     free = np.ones_like(metric)
     free[:, -1] = data.intercept
     x = y = start * free
-    momentum, done, n = 1.0, False, 0
-    while n < steps and not done:
-        n += 1
+    momentum = 1.0
+    for _ in range(n):
         value, gradient = smooth_loss(data, loss.weights, targets, y)
         while True:
             new = y - free * gradient / (bound * metric)
@@ -75,11 +72,10 @@ def proximal_fit(
                 break
             bound *= 2
         overshoots = np.vdot(y - new, metric * (new - x)) > 0
-        done = bool(np.abs(np.sqrt(metric) * (new - x)).max() * bound <= tol * math.sqrt(data.total))
         ahead = 1.0 if overshoots else (1 + math.sqrt(1 + 4 * momentum**2)) / 2
         y = new if overshoots else new + (momentum - 1) / ahead * (new - x)
         momentum, x = ahead, new
-    return Fitted(loss.weights, x, n, done, "steps are still long"), bound
+    return x, bound
 
 
 def online_search(folds: Sequence[Fold], options: Options, each: Each) -> tuple[list[Run], list[Loss]]:
@@ -108,7 +104,8 @@ def online_search(folds: Sequence[Fold], options: Options, each: Each) -> tuple[
         loss = _loss(scale / scale[-1], knots)
 
         def train(fold: Fold, start: Array, bound: float, loss: Loss = loss) -> tuple[Fitted, float]:
-            return proximal_fit(fold.data, loss, start, steps=STEPS, bound=bound)
+            params, bound = proximal_steps(fold.data, loss, start, STEPS, bound)
+            return Fitted(loss.weights, params, STEPS, converged=True), bound
 
         starts = [one.params for one in runs[-1].fits]
         fits, bounds = zip(*each(train, list(zip(folds, starts, bounds, strict=True))), strict=True)
@@ -122,12 +119,13 @@ def online_search(folds: Sequence[Fold], options: Options, each: Each) -> tuple[
 
 def repeated(data: Data, losses: Sequence[Loss], start: Array, options: Options) -> Fitted:
     """The same run on other data: a fit with the first loss, then an epoch with each of the others."""
-    found = fit(data, losses[0].weights, start, tol=options.tol, max_iter=options.max_iter)
-    data, bound = data.with_dropout(found.params), 1.0
+    first = fit(data, losses[0].weights, start, tol=options.tol, max_iter=options.max_iter)
+    data, params, bound = data.with_dropout(first.params), first.params, 1.0
     for loss in losses[1:]:
-        new, bound = proximal_fit(data, loss, found.params, steps=STEPS, bound=bound)
-        found = replace(found, weights=new.weights, params=new.params, n_iter=found.n_iter + new.n_iter)
-    return found
+        params, bound = proximal_steps(data, loss, params, STEPS, bound)
+    message = f"its first part, with L2 alone, ended after {first.n_iter} ({first.message})"
+    n_iter = first.n_iter + STEPS * len(losses[1:])
+    return Fitted(losses[-1].weights, params, n_iter, first.converged, message)
 
 
 def _box(chosen: Sequence[str], p: int, least: float) -> Box:

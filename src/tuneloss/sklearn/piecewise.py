@@ -42,6 +42,16 @@ class Regularizer:
             found += right * np.maximum(w - knot, 0.0) + left * np.maximum(knot - w, 0.0)
         return found
 
+    def points(self) -> tuple[Array, Array]:
+        """Where its slope changes, with one more point at each end, and r there: lines through these are all of it.
+
+        >>> [part.tolist() for part in Regularizer(np.zeros(1), np.ones(1), np.full(1, 2.0)).points()]
+        [[-1.0, 0.0, 1.0], [2.0, 0.0, 1.0]]
+        """
+        span = float(np.ptp(self.knots)) or 1.0
+        w = np.concatenate([self.knots[:1] - span, self.knots, self.knots[-1:] + span])
+        return w, self(w)
+
     def proximal(self, v: Array, step: Array) -> Array:
         """argmin over w of r(w) + (w - v)^2 / (2 step), entry by entry.
 
