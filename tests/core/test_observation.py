@@ -145,7 +145,7 @@ MISFITS = [
     ([PLAIN, Observation(1.0, [1.0])], {}, r"one feature a weight, 2 as in Box\(.*found 1 at index 1"),
     ([Observation(1.0, {"a": 1.0, "c": 1.0})], {}, r"names of observation 0 must be the box's.*unknown \['c'\]"),
     ([Observation(1.0, {"b": 1.0, "a": 1.0})], {}, r"in the box's order, \['a', 'b'\]; found \['b', 'a'\]"),
-    ([PLAIN], {"objective": "best"}, '`objective` must be "calibrated" or "paper"; found \'best\''),
+    ([PLAIN], {"objective": "best"}, "`objective` must be one of 'calibrated', 'paper'; found 'best'"),
     ([PLAIN], {"sample_weight": [0.0]}, "`sample_weight` must be 1 finite numbers >= 0, not all 0"),
     ([PLAIN], {"sample_weight": [1.0, 1.0]}, "must be 1 finite numbers"),
     ([PLAIN], {"sample_weight": [-1.0]}, "must be 1 finite numbers"),

@@ -56,6 +56,26 @@ def test_ridge_is_tuned_in_a_few_runs():
         assert tuner.history[0].observation.error >= 1.04 * grid
 
 
+def test_alternate_asks_what_one_objective_and_then_the_other_asks():
+    """Also after a round trip through its state; they differ, so that each turn can be told."""
+    box, train = Box.from_dict({"l2": (0.01, 1000.0), "fit": 1.0}), ridge(1)
+    tuner = LossTuner(box, objective="alternate")
+    told = []
+    for run in range(5):
+        asked = LossTuner.from_state_dict(json.loads(json.dumps(tuner.state_dict()))).ask()
+        assert tuner.ask() == asked
+        others = {}
+        for objective in ("calibrated", "paper"):
+            others[objective] = LossTuner(box, objective=objective)
+            for weights, observation in told:
+                others[objective].tell(weights, observation)
+        proposed = {objective: other.ask() for objective, other in others.items()}
+        assert asked == proposed["calibrated" if run % 2 else "paper"]
+        assert run == 0 or proposed["calibrated"] != proposed["paper"]
+        told.append((asked, train(asked)))
+        tuner.tell(*told[-1])
+
+
 def test_the_first_points_are_start_then_the_centre_then_random():
     """Before any model is seen; each is different."""
     tuner = LossTuner(BOX, start=[{"l2": 5.0, "l1": 0.5, "fit": 1.0}, [7.0, 0.1, 1.0]])
@@ -319,7 +339,7 @@ MISTAKES = [
     (lambda t: t.tell(t.ask(), Observation(1e200, [1e200, 1.0, 1.0])), "must not overflow"),
     (lambda t: LossTuner(BOX, epsilon=1.0).tell([1.0, 0.1, 1.0], MODEL), "the observations have no gram"),
     (lambda t: LossTuner({"a": 1.0}), "`box` must be a Box; found dict"),
-    (lambda t: LossTuner(BOX, objective="calibratd"), "`objective` must be"),
+    (lambda t: LossTuner(BOX, objective="calibratd"), "'calibrated', 'paper', 'alternate'; found 'calibratd'"),
     (lambda t: LossTuner(BOX, epsilon=-1), "`epsilon` must be"),
     (lambda t: LossTuner(BOX, seed=-1), "`seed` must be at least 0; found -1"),
     (lambda t: LossTuner(BOX, seed=1.5), "`seed` must be a whole number; found 1.5"),

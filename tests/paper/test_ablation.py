@@ -3,6 +3,7 @@
 import pytest
 
 from tuneloss.core.sample import center
+from tuneloss.errors import InvalidInput
 from tuneloss.paper import experiments
 from tuneloss.paper.ablation import BASE, VARIANTS, ablation_rows, ablation_units
 from tuneloss.paper.experiments import Setting, Unit, run_unit
@@ -76,3 +77,10 @@ def test_differences_are_of_the_same_repeat_after_the_last_run():
     assert [row[1] for row in rows] == ["TuneLoss of Table 1", name]
     assert rows[0][-1] == ""
     assert rows[1][-1].startswith("-0.5000")
+
+
+def test_only_some_variants():
+    units = ablation_units(["digits"], 1, 1, ["both objectives in turn"])
+    assert [unit.tuner for unit in units] == ["tuneloss", "random", "both objectives in turn"]
+    with pytest.raises(InvalidInput, match=r"A variant must be one of .*; found 'none'"):
+        ablation_units(["digits"], 1, 1, ["none"])

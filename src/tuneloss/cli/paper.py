@@ -146,13 +146,19 @@ def ablation(
     jobs: Jobs = None,
     quick: Quick = False,
     markdown: Markdown = False,
+    variants: Annotated[
+        list[str] | None, typer.Option("--variant", "--variants", help="Only this change; again for more.")
+    ] = None,
 ) -> None:
     """Which choices matter: one at a time is changed from TuneLoss in Table 1. Resumable."""
-    from tuneloss.paper.ablation import EXPERIMENT, REPEATS, RUNS, ablation_rows, ablation_units
+    from tuneloss.paper.ablation import EXPERIMENT, REPEATS, RUNS, VARIANTS, ablation_rows, ablation_units
     from tuneloss.paper.table1 import EXPERIMENT as TABLE1
 
     names = chosen_datasets(datasets, quick, small=True)
-    units = ablation_units(names, repeats or (1 if quick else REPEATS), runs or (3 if quick else RUNS))
+    with stoppable():
+        units = ablation_units(
+            names, repeats or (1 if quick else REPEATS), runs or (3 if quick else RUNS), variants or list(VARIANTS)
+        )
     records = []
     for experiment in (TABLE1, EXPERIMENT):
         own = [unit for unit in units if unit.experiment == experiment]

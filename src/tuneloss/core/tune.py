@@ -43,6 +43,7 @@ class LossTuner:
     All random numbers come from `seed` and the number of points told and asked, so a resumed tuner goes on as it
     would have.
 
+    objective: of `learn_loss`; "alternate" takes "calibrated" and "paper", which leans to small weights, in turn.
     start: weights to try first: one point by name, or a list of points.
     journal: a file that keeps all that is told; an existing one is resumed.
 
@@ -61,7 +62,7 @@ class LossTuner:
         box: Box,
         *,
         seed: int = 0,
-        objective: Objective = "calibrated",
+        objective: Objective | Literal["alternate"] = "calibrated",
         epsilon: Epsilon = "balanced",
         start: Mapping[str, float] | Sequence[Weights] = (),
         fallback: Fallback = "nearby",
@@ -70,7 +71,7 @@ class LossTuner:
         check_box(box)
         if fallback not in ("nearby", "random", "repeat"):
             raise InvalidInput(f'`fallback` must be "nearby", "random" or "repeat"; found {fallback!r}.')
-        check_objective(objective)
+        check_objective(objective, "calibrated", "paper", "alternate")
         check_epsilon(epsilon)
         self.box, self.objective, self.epsilon, self.fallback = box, objective, epsilon, fallback
         self.seed = as_integer(seed, "seed", 0)
@@ -265,11 +266,12 @@ class LossTuner:
 
     def _learn(self, observations: list[Observation], rng: np.random.Generator) -> Array:
         spread = rng.standard_exponential(len(observations)) if self._pending else None
+        turn: Objective = "calibrated" if (self.n_runs + len(self._pending)) % 2 else "paper"
         try:
             self.learned = learn_loss(
                 observations,
                 self.box,
-                objective=self.objective,
+                objective=turn if self.objective == "alternate" else self.objective,
                 epsilon=self.epsilon,
                 sample_weight=spread,
                 ruled_out=self._ruled_out,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tuneloss.errors import InvalidInput
 from tuneloss.paper.experiments import Setting, Unit
 from tuneloss.paper.results import Record
 from tuneloss.paper.table1 import EXPERIMENT as TABLE1
@@ -24,6 +25,7 @@ def _learned(**options: object) -> Setting:
 # What is changed, and the setting to compare it with, if not that of Table 1.
 VARIANTS: dict[str, tuple[Setting, str]] = {
     "paper's objective": (_learned(objective="paper"), BASE),
+    "both objectives in turn": (_learned(objective="alternate"), BASE),
     "paper's epsilon": (_learned(epsilon="paper"), BASE),
     "gradients only (epsilon infinite)": (_learned(epsilon=math.inf), BASE),
     "values only (epsilon 0)": (_learned(epsilon=0.0), BASE),
@@ -42,8 +44,13 @@ VARIANTS: dict[str, tuple[Setting, str]] = {
 }
 
 
-def ablation_units(datasets: Sequence[str], repeats: int = REPEATS, runs: int = RUNS) -> list[Unit]:
+def ablation_units(
+    datasets: Sequence[str], repeats: int = REPEATS, runs: int = RUNS, variants: Sequence[str] = tuple(VARIANTS)
+) -> list[Unit]:
     """What is to be run beside Table 1, repeat by repeat; and of Table 1 what is compared with."""
+    unknown = [name for name in variants if name not in VARIANTS]
+    if unknown:
+        raise InvalidInput(f"A variant must be one of {', '.join(map(repr, VARIANTS))}; found {unknown[0]!r}.")
     return [
         Unit(experiment, dataset, name, repeat, runs, setting)
         for repeat in range(repeats)
@@ -51,7 +58,7 @@ def ablation_units(datasets: Sequence[str], repeats: int = REPEATS, runs: int = 
         for experiment, name, setting in (
             (TABLE1, BASE, None),
             (TABLE1, RANDOM, None),
-            *((EXPERIMENT, name, setting) for name, (setting, _) in VARIANTS.items()),
+            *((EXPERIMENT, name, VARIANTS[name][0]) for name in variants),
         )
     ]
 
