@@ -24,6 +24,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 from tuneloss.sklearn import TunedLogisticRegression
+from tuneloss.sklearn.search import is_l2_only
 
 Array = NDArray[np.float64]
 Folds = list[tuple[Any, Any]]
@@ -41,11 +42,6 @@ def l2_alone(x: Array, y: Array, folds: Folds, weights: Array) -> Array:
             model.set_params(C=1 / (2 * l2)).fit(x[train], y[train])
             total[j] += log_loss(y[held], model.predict_proba(x[held]), normalize=False)
     return total / len(y)
-
-
-def is_plain(run: dict[str, Any]) -> bool:
-    """Whether the run has L2 alone."""
-    return all(run["weights"][name] == 0 for name in TERMS[1:])
 
 
 def table(model: TunedLogisticRegression) -> str:
@@ -70,7 +66,7 @@ def draw_figure(model: TunedLogisticRegression, online: TunedLogisticRegression,
     search, penalty = figure.subplots(1, 2)
     search.plot(*plain.T, color=PLAIN, label="L2 alone, all weights")
     for kind, color, label in ((True, PLAIN, "fits with L2 alone"), (False, LEARNED, "fits with learned weights")):
-        own = [(i, run) for i, run in enumerate(model.history_, start=1) if is_plain(run) is kind]
+        own = [(i, run) for i, run in enumerate(model.history_, start=1) if is_l2_only(run["weights"]) is kind]
         at = np.array([(run["weights"]["l2"], run["validation_loss"]) for _, run in own]).reshape(-1, 2)
         search.plot(*at.T, "o", color=color, markersize=7, label=label)
         for (number, _), point in zip(own, at, strict=True):  # above, or below if learned: they may lie side by side

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import linprog
 
 from tuneloss.core.box import Box
 from tuneloss.core.checks import Array
@@ -24,7 +23,7 @@ from tuneloss.core.learn import (
     unsolved,
 )
 from tuneloss.core.observation import Observation
-from tuneloss.core.reach import largest
+from tuneloss.core.reach import highs, largest
 from tuneloss.errors import InvalidInput
 
 TOLERANCE = 1e-9  # of rows of unit length
@@ -98,23 +97,15 @@ def can_hold(rows: Array, box: Box, scales: Scaling) -> bool:
     upper = np.minimum(upper, highest_weights(lower, upper, CAP))  # as in the program to come
     total = np.append(np.ones(k), 0.0)[None] if box.is_simplex else None
     margin = np.column_stack([scaled, np.ones(len(scaled))])
-    x, multipliers = largest(margin, total, np.append(lower, -np.inf), np.append(upper, 1.0))
+    ends = np.append(lower, -np.inf), np.append(upper, 1.0)
+    x, multipliers = largest(margin, total, *ends)
     weights, mixture = np.clip(x[:-1], lower, upper), multipliers @ scaled
     if (weights.any() or not box.is_simplex) and _all_below(scaled, weights):  # on a simplex, up to a factor
         return True
     least = mixture.min() if box.is_simplex else np.minimum(mixture * lower, mixture * upper).sum()
     if least > TOLERANCE * float(np.abs(mixture) @ np.maximum(np.abs(lower), np.abs(upper))):
         return False
-    found = linprog(
-        np.append(np.zeros(k), -1.0),
-        A_ub=margin,
-        b_ub=np.zeros(len(margin)),
-        A_eq=total,
-        b_eq=None if total is None else np.ones(1),
-        bounds=np.column_stack([np.append(lower, -np.inf), np.append(upper, 1.0)]),
-        method="highs",
-        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-    )
+    found = highs(np.append(np.zeros(k), -1.0), margin, total, *ends)
     return found.x is not None and _all_below(scaled, np.clip(found.x[:-1], lower, upper))
 
 

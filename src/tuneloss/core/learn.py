@@ -217,11 +217,10 @@ def _convex(cost: Array) -> Array:
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
-def check_objective(objective: str, *allowed: str) -> None:
+def check_objective(objective: str, allowed: Sequence[str] = ("calibrated", "paper")) -> None:
     """Raise unless it is one of the two forms, or of those allowed."""
-    names = allowed or ("calibrated", "paper")
-    if objective not in names:
-        raise InvalidInput(f"`objective` must be one of {', '.join(map(repr, names))}; found {objective!r}.")
+    if objective not in allowed:
+        raise InvalidInput(f"`objective` must be one of {', '.join(map(repr, allowed))}; found {objective!r}.")
 
 
 def check_observations(observations: Sequence[Observation], box: Box) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
+from scipy.optimize import OptimizeResult, linprog
 
 from tuneloss.core.box import Box
 from tuneloss.core.checks import Array
@@ -169,19 +169,25 @@ class Reach:
 
     def _linprog(self, objective: Array, rows: Array, last: tuple[float, float]) -> tuple[Array, Array]:
         """Minimise objective @ (w, v) subject to rows @ (w, v) <= 0, w in the box, v in `last`; and multipliers."""
-        found = linprog(
-            objective,
-            A_ub=rows,
-            b_ub=np.zeros(len(rows)),
-            A_eq=self._total,
-            b_eq=None if self._total is None else np.ones(1),
-            bounds=np.column_stack([np.append(self._lower, last[0]), np.append(self._upper, last[1])]),
-            method="highs",
-            options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-        )
+        lower, upper = np.append(self._lower, last[0]), np.append(self._upper, last[1])
+        found = highs(objective, rows, self._total, lower, upper)
         if found.x is None:
             raise SolverError(f"An LP of {rows.shape[0]} rows and {rows.shape[1]} columns failed: {found.message}")
         return found.x, np.maximum(-found.ineqlin.marginals, 0.0)
+
+
+def highs(objective: Array, rows: Array, total: Array | None, lower: Array, upper: Array) -> OptimizeResult:
+    """Minimise objective @ x subject to rows @ x <= 0, total @ x = 1, lower <= x <= upper; x is None if it failed."""
+    return linprog(
+        objective,
+        A_ub=rows,
+        b_ub=np.zeros(len(rows)),
+        A_eq=total,
+        b_eq=None if total is None else np.ones(1),
+        bounds=np.column_stack([lower, upper]),
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
 
 
 def largest(

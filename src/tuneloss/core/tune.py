@@ -71,7 +71,7 @@ class LossTuner:
         check_box(box)
         if fallback not in ("nearby", "random", "repeat"):
             raise InvalidInput(f'`fallback` must be "nearby", "random" or "repeat"; found {fallback!r}.')
-        check_objective(objective, "calibrated", "paper", "alternate")
+        check_objective(objective, ("calibrated", "paper", "alternate"))
         check_epsilon(epsilon)
         self.box, self.objective, self.epsilon, self.fallback = box, objective, epsilon, fallback
         self.seed = as_integer(seed, "seed", 0)
