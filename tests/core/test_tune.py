@@ -6,28 +6,13 @@ import math
 import numpy as np
 import pytest
 
+from tests.core.problems import ridge
 from tuneloss import Box, LossTuner, Observation, learn_loss
 from tuneloss.core import tune
 from tuneloss.core.sample import center, distance, same_point
 from tuneloss.errors import InvalidInput, RunFailed, SolverError
 
 BOX = Box.from_dict({"l2": (0.01, 100.0), "l1": (0.0, 1.0), "fit": 1.0})
-
-
-def ridge(seed: int = 0, n: int = 30, d: int = 8):
-    """Training and validation data of a regression, and train(weights) -> Observation by the exact minimum."""
-    rng = np.random.default_rng(seed)
-    true = rng.normal(size=d)
-    x, x_val = rng.normal(size=(n, d)), rng.normal(size=(200, d))
-    y, y_val = x @ true + 4 * rng.normal(size=n), x_val @ true + 4 * rng.normal(size=200)
-
-    def observe(params: np.ndarray) -> Observation:
-        r, v = x @ params - y, x_val @ params - y_val
-        return Observation.from_gradients(
-            v @ v, [params @ params, r @ r], 2 * x_val.T @ v, np.column_stack([2 * params, 2 * x.T @ r])
-        )
-
-    return lambda weights: observe(np.linalg.solve(x.T @ x + weights["l2"] * np.eye(d), x.T @ y))
 
 
 def flat(weights: dict[str, float]) -> Observation:
@@ -54,26 +39,6 @@ def test_ridge_is_tuned_in_a_few_runs():
         best = tuner.run(train, n_runs=6, progress=False)
         assert best.observation.error <= 1.02 * grid
         assert tuner.history[0].observation.error >= 1.04 * grid
-
-
-def test_alternate_asks_what_one_objective_and_then_the_other_asks():
-    """Also after a round trip through its state; they differ, so that each turn can be told."""
-    box, train = Box.from_dict({"l2": (0.01, 1000.0), "fit": 1.0}), ridge(1)
-    tuner = LossTuner(box, objective="alternate")
-    told = []
-    for run in range(5):
-        asked = LossTuner.from_state_dict(json.loads(json.dumps(tuner.state_dict()))).ask()
-        assert tuner.ask() == asked
-        others = {}
-        for objective in ("calibrated", "paper"):
-            others[objective] = LossTuner(box, objective=objective)
-            for weights, observation in told:
-                others[objective].tell(weights, observation)
-        proposed = {objective: other.ask() for objective, other in others.items()}
-        assert asked == proposed["calibrated" if run % 2 else "paper"]
-        assert run == 0 or proposed["calibrated"] != proposed["paper"]
-        told.append((asked, train(asked)))
-        tuner.tell(*told[-1])
 
 
 def test_the_first_points_are_start_then_the_centre_then_random():
@@ -113,7 +78,7 @@ def test_it_never_stands_still(fallback):
 
 
 def test_repeat_switches_the_fallback_off():
-    tuner = LossTuner(BOX, fallback="repeat")
+    tuner = LossTuner(BOX, objective="calibrated", fallback="repeat")
     asked = []
     for _ in range(3):
         asked.append(tuner.ask())
@@ -213,7 +178,7 @@ def test_the_fallback_is_near_or_anywhere(fallback, near):
     """Over several seeds the points that replace a repeated one stay within half of each range, or do not."""
     farthest = 0.0
     for seed in range(8):
-        tuner = LossTuner(BOX, fallback=fallback, seed=seed)
+        tuner = LossTuner(BOX, objective="calibrated", fallback=fallback, seed=seed)
         for _ in range(3):
             tuner.tell(tuner.ask(), flat({}))
         first, last = BOX.as_array(tuner.history[1].weights), BOX.as_array(tuner.history[2].weights)
@@ -339,7 +304,7 @@ MISTAKES = [
     (lambda t: t.tell(t.ask(), Observation(1e200, [1e200, 1.0, 1.0])), "must not overflow"),
     (lambda t: LossTuner(BOX, epsilon=1.0).tell([1.0, 0.1, 1.0], MODEL), "the observations have no gram"),
     (lambda t: LossTuner({"a": 1.0}), "`box` must be a Box; found dict"),
-    (lambda t: LossTuner(BOX, objective="calibratd"), "'calibrated', 'paper', 'alternate'; found 'calibratd'"),
+    (lambda t: LossTuner(BOX, objective="calibratd"), "'calibrated', 'paper', 'both'; found 'calibratd'"),
     (lambda t: LossTuner(BOX, epsilon=-1), "`epsilon` must be"),
     (lambda t: LossTuner(BOX, seed=-1), "`seed` must be at least 0; found -1"),
     (lambda t: LossTuner(BOX, seed=1.5), "`seed` must be a whole number; found 1.5"),

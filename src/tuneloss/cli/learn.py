@@ -19,6 +19,7 @@ from tuneloss.errors import InvalidInput, TuneLossError
 
 
 class Form(StrEnum):
+    both = "both"
     calibrated = "calibrated"
     paper = "paper"
 
@@ -26,7 +27,7 @@ class Form(StrEnum):
 def learn(
     observations: Annotated[Path, typer.Argument(help="JSON lines, one trained model each; - reads standard input.")],
     box: Annotated[Path, typer.Option(help="TOML: which weights are allowed.")],
-    objective: Annotated[Form, typer.Option(help="Form of the cost.")] = Form.calibrated,
+    objective: Annotated[Form, typer.Option(help="Form of the cost.")] = Form.both,
     epsilon: Annotated[
         str, typer.Option(help='"balanced", "paper", "inf" (gradients only), or a number.')
     ] = "balanced",

@@ -21,6 +21,7 @@ from tuneloss.core.observation import Observation
 from tuneloss.core.progress import progress_bar
 from tuneloss.core.runs import Run, as_info, best_run, check_told
 from tuneloss.core.sample import center, distance, nearby, same_point, sample_box
+from tuneloss.core.turns import next_form
 from tuneloss.errors import InvalidInput, NotFinite, RunFailed, SolverError
 
 Weights = Mapping[str, float] | ArrayLike
@@ -43,7 +44,7 @@ class LossTuner:
     All random numbers come from `seed` and the number of points told and asked, so a resumed tuner goes on as it
     would have.
 
-    objective: of `learn_loss`; "alternate" takes "calibrated" and "paper", which leans to small weights, in turn.
+    objective: of `learn_loss`; "both" takes the form that led to the best run so far, and the other every third time.
     start: weights to try first: one point by name, or a list of points.
     journal: a file that keeps all that is told; an existing one is resumed.
 
@@ -62,7 +63,7 @@ class LossTuner:
         box: Box,
         *,
         seed: int = 0,
-        objective: Objective | Literal["alternate"] = "calibrated",
+        objective: Objective | Literal["both"] = "both",
         epsilon: Epsilon = "balanced",
         start: Mapping[str, float] | Sequence[Weights] = (),
         fallback: Fallback = "nearby",
@@ -71,7 +72,7 @@ class LossTuner:
         check_box(box)
         if fallback not in ("nearby", "random", "repeat"):
             raise InvalidInput(f'`fallback` must be "nearby", "random" or "repeat"; found {fallback!r}.')
-        check_objective(objective, ("calibrated", "paper", "alternate"))
+        check_objective(objective, ("calibrated", "paper", "both"))
         check_epsilon(epsilon)
         self.box, self.objective, self.epsilon, self.fallback = box, objective, epsilon, fallback
         self.seed = as_integer(seed, "seed", 0)
@@ -266,12 +267,14 @@ class LossTuner:
 
     def _learn(self, observations: list[Observation], rng: np.random.Generator) -> Array:
         spread = rng.standard_exponential(len(observations)) if self._pending else None
-        turn: Objective = "calibrated" if (self.n_runs + len(self._pending)) % 2 else "paper"
+        objective = self.objective
+        if objective == "both":
+            objective = next_form(self._history, self.n_runs + len(self._pending), self.box, self.epsilon)
         try:
             self.learned = learn_loss(
                 observations,
                 self.box,
-                objective=turn if self.objective == "alternate" else self.objective,
+                objective=objective,
                 epsilon=self.epsilon,
                 sample_weight=spread,
                 ruled_out=self._ruled_out,

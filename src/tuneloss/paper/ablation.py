@@ -25,7 +25,7 @@ def _learned(**options: object) -> Setting:
 # What is changed, and the setting to compare it with, if not that of Table 1.
 VARIANTS: dict[str, tuple[Setting, str]] = {
     "paper's objective": (_learned(objective="paper"), BASE),
-    "both objectives in turn": (_learned(objective="alternate"), BASE),
+    "calibrated objective": (_learned(objective="calibrated"), BASE),
     "paper's epsilon": (_learned(epsilon="paper"), BASE),
     "gradients only (epsilon infinite)": (_learned(epsilon=math.inf), BASE),
     "values only (epsilon 0)": (_learned(epsilon=0.0), BASE),

@@ -41,7 +41,7 @@ _MADE: dict[str, Maker] = {
 TUNERS = tuple(_MADE)
 READ_TERMS = ("tuneloss", "tuneloss-paper", "tunereg")  # the others read the error of an observation alone
 LABELS = {
-    "tuneloss": "TuneLoss (ours, calibrated)",
+    "tuneloss": "TuneLoss (ours)",
     "tuneloss-paper": "TuneLoss (paper's form)",
     "random": "random search",
     "gp-ei-mcmc": "GP-EI-MCMC",
