@@ -4,7 +4,7 @@ python examples/sklearn_search.py            the picture into build/examples/
 python examples/sklearn_search.py --full     into docs/
 
 Left: validation log loss of each fit, by its L2 weight, beside that of L2 alone. Right: the penalty of a coefficient,
-of the chosen fit and of `strategy="online"`, which learns it as a convex function.
+of the last fit and of `strategy="online"`, which learns it as a convex function.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def draw_figure(model: TunedLogisticRegression, online: TunedLogisticRegression,
         learned[beyond] = np.polynomial.Polynomial.fit(points[end], values[end], 1)(w[beyond])
     weights = model.loss_weights_
     chosen = weights["l1"] * np.abs(w) + weights["l2"] * w**2
-    penalty.plot(w, chosen, color=LEARNED, label="L1 and L2 of the chosen fit")
+    penalty.plot(w, chosen, color=LEARNED, label="L1 and L2 of the last fit")
     learned_too = learned - np.interp(0.0, w, learned) + online.loss_weights_["l2"] * w**2
     penalty.plot(w, learned_too, color=ONLINE, label='strategy="online"')
     penalty.plot(online.coef_.ravel(), np.zeros(online.coef_.size), "|", color=ONLINE, label="its coefficients")

@@ -171,11 +171,14 @@ def test_learn_prints_the_next_weights(files):
     answer = json.loads(done.stdout)
     assert answer["weights"] == pytest.approx({"l2": 2.0, "fit": 1.0}, rel=1e-6)
     assert answer["n_runs"] == 2
+    assert answer["learned"]["objective"] == "paper"  # the third run's
     assert answer["best"] == {"error": 3.0, "weights": {"l2": 1.0, "fit": 1.0}}
     begun = tuneloss("learn", "-", "--box", "box.toml", cwd=files, stdin="")
     assert json.loads(begun.stdout)["weights"] == pytest.approx({"l2": 1.0, "fit": 1.0})
     piped = tuneloss("learn", "-", "--box", "box.toml", cwd=files, stdin=(files / "seen.jsonl").read_text())
     assert json.loads(piped.stdout) == answer
+    one = tuneloss("learn", "seen.jsonl", "--box", "box.toml", "--objective", "calibrated", cwd=files)
+    assert json.loads(one.stdout)["learned"]["objective"] == "calibrated"
 
 
 def test_learn_on_a_simplex_and_with_other_options(files):

@@ -1,6 +1,7 @@
 """`tuneloss fit`, `predict` and `report`, as a user runs them; and what they refuse before any work is done."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -233,7 +234,10 @@ def test_the_report_is_about_the_model_that_was_saved(fitted):
     model = load_model(folder / "tuneloss-fit" / "model.npz")
     assert "The chosen model is that of run" in page
     assert f"l2 {model.about['weights']['l2']:.3g}" in " ".join(done.stdout.split())
-    assert f"<td>{model.about['weights']['l2']:.4g}</td>" in page
+    growth = float(re.search(r"l1 and l2 ([\d.]+) times as large", page)[1])
+    assert growth == pytest.approx((5 / 4) ** 0.5, rel=0.01)  # the last fit has all five folds
+    weight = float(re.search(r"<td>l2</td><td>([\d.]+)</td>", page)[1])
+    assert growth * weight == pytest.approx(model.about["weights"]["l2"], rel=1e-3)
 
 
 def test_a_column_can_be_left_out(tmp_path, flowers):

@@ -63,10 +63,45 @@ def test_without_evidence_the_calibrated_form_leads():
         assert leading_form(history, BOX, "balanced") == "calibrated"
 
 
-def test_models_of_the_initial_set_are_learned_from():
-    """The first run counts for nobody, even so; the second is judged by all that was there before it."""
-    history = told((None, FIRST, 3000.0), (0, FIRST, None), (1, proposed("paper", 3000.0), 2000.0))
-    assert leading_form(history, BOX, "balanced") == "paper"
+@pytest.mark.parametrize("leads", ["calibrated", "paper"])
+def test_all_that_was_told_before_the_best_run_counts_and_nothing_else(leads):
+    """Before it: a model of the initial set, or a run, perhaps after one that failed, which says nothing. After it:
+    another model of the initial set, a checkpoint of the same run, a second try of the one that failed."""
+    best, far = (1, proposed(leads, 3000.0), 2000.0), {"l2": 500.0, "fit": 1.0}
+    for before in ([(None, FIRST, 3000.0)], [(0, FIRST, 3000.0)], [(5, far, None), (0, FIRST, 3000.0)]):
+        for after in ([], [(None, far, 2500.0)], [(1, best[1], 2100.0)], [(5, far, 2500.0)]):
+            assert leading_form(told(*before, best, *after), BOX, "balanced") == leads
+    assert leading_form(told((None, FIRST, 3000.0), (0, proposed(leads, 3000.0), 2000.0)), BOX, "balanced") == leads
+
+
+def test_the_best_is_so_by_its_metric():
+    """The paper's weights have the lower metric, the calibrated ones the lower error."""
+    by_form = {"calibrated": (2000.0, 0.9), "paper": (2500.0, 0.1)}
+    for leads, order in (("paper", ("calibrated", "paper")), ("calibrated", ("calibrated",))):
+        tuner = LossTuner(BOX)
+        tuner.tell(FIRST, replace(train(FIRST, 3000.0), metric=0.5))
+        for form in order:
+            before = [run.observation for run in tuner.history]
+            weights = learn_loss(before, BOX, objective=form).as_dict()
+            error, metric = by_form[form]
+            tuner.tell(weights, replace(train(weights, error), metric=metric))
+        assert leading_form(tuner.history, BOX, "balanced") == leads
+
+
+def test_what_is_known_is_not_learned_again(monkeypatch):
+    """The form of the best run is found once, and again only for another best run."""
+    history, known, calls = told((0, FIRST, 3000.0), (1, proposed("paper", 3000.0), 2000.0)), {}, []
+
+    def counted(*args, **kwargs):
+        calls.append(kwargs["objective"])
+        return learn_loss(*args, **kwargs)
+
+    monkeypatch.setattr("tuneloss.core.turns.learn_loss", counted)
+    for worse in range(3):
+        assert leading_form(history + told((2 + worse, FIRST, 4000.0)), BOX, "balanced", known) == "paper"
+    assert sorted(calls) == ["calibrated", "paper"]
+    leading_form(history + told((2, FIRST, 1000.0)), BOX, "balanced", known)
+    assert sorted(calls) == ["calibrated", "calibrated", "paper", "paper"]
 
 
 def test_if_nothing_can_be_solved_the_calibrated_form_leads(monkeypatch):
@@ -87,29 +122,29 @@ def test_every_third_point_is_the_others(leads):
     assert forms == [other, leads, leads, other, leads, leads]
 
 
-def test_a_tuner_asks_what_these_forms_learn():
-    """Also after a round trip through its state. The first learned run is calibrated, the next the paper's."""
-    tuner, forms = LossTuner(BOX), []
-    for run in range(8):
+@pytest.mark.parametrize("leads", ["calibrated", "paper"])
+def test_a_tuner_asks_what_these_forms_learn(leads):
+    """Also after a round trip through its state. Whatever this form proposes is told as better than all before."""
+    tuner, other = LossTuner(BOX), "paper" if leads == "calibrated" else "calibrated"
+    forms = ["calibrated", "paper", leads, leads, other, leads, leads]
+    tuner.tell(FIRST, train(FIRST))
+    for run, form in enumerate(forms):
         before = [one.observation for one in tuner.history]
         again = LossTuner.from_state_dict(json.loads(json.dumps(tuner.state_dict())))
-        expected = next_form(tuner.history, run, BOX, "balanced")
         asked = tuner.ask()
-        assert asked == again.ask()
-        if before:
-            forms.append(expected)
-            assert asked == learn_loss(before, BOX, objective=expected).as_dict()
-        tuner.tell(asked, train(asked))
-    assert forms[:2] == ["calibrated", "paper"]
-    assert set(forms[2:]) == {"calibrated", "paper"}
+        assert asked == again.ask() == learn_loss(before, BOX, objective=form).as_dict()
+        assert tuner.learned.objective == form
+        tuner.tell(asked, train(asked, 3000.0 - run if form == leads else 3500.0))
 
 
-def test_of_parallel_proposals_every_third_is_the_others():
+@pytest.mark.parametrize("leads", ["calibrated", "paper"])
+def test_of_parallel_proposals_every_third_is_the_others(leads):
     """Pending points count as asked for: `learned` tells the form of each."""
-    tuner = LossTuner(BOX)
-    tuner.tell(FIRST, train(FIRST))
+    tuner, other = LossTuner(BOX), "paper" if leads == "calibrated" else "calibrated"
+    for run in told((0, FIRST, 3000.0), (1, proposed(leads, 3000.0), 2000.0)):
+        tuner.tell(run.weights, run.observation)
     forms = []
     for _ in range(6):
         tuner.ask()
         forms.append(tuner.learned.objective)
-    assert forms == ["calibrated", "paper", "calibrated", "calibrated", "paper", "calibrated"]
+    assert forms == [other, leads, leads, other, leads, leads]

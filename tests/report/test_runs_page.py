@@ -63,7 +63,7 @@ def info(journal):
 
 
 def test_what_the_page_says_is_what_learn_loss_and_the_journal_say(info, journal):
-    tuner = LossTuner(BOX, journal=journal)
+    tuner = LossTuner(BOX, objective="calibrated", journal=journal)
     tuner.ask()
     np.testing.assert_allclose(info.learned.weights, tuner.learned.weights)
     assert info.best.weights == tuner.best.weights

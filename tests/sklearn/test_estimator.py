@@ -155,6 +155,17 @@ def test_it_works_inside_scikit_learns_searches():
     assert isinstance(pd.DataFrame(grid.best_estimator_.history_), pd.DataFrame)
 
 
+def test_the_last_fit_has_l1_and_l2_grown_with_the_root_of_the_examples():
+    """With half of them for validation it has twice as many; dropout keeps its weight."""
+    x, y = load_breast_cancer(return_X_y=True)
+    x, order = StandardScaler().fit_transform(x), np.random.default_rng(1).permutation(len(y))
+    model = TunedLogisticRegression(cv=[np.array_split(order, 2)], random_state=0).fit(x, y)
+    searched = model.history_[model.best_run_]["weights"]
+    assert min(searched["l1"], searched["l2"], searched["dropout"]) > 0
+    grown = {"l1": 2**0.5 * searched["l1"], "l2": 2**0.5 * searched["l2"]}
+    assert model.loss_weights_ == pytest.approx(searched | grown, rel=0.01)
+
+
 def test_online_learns_a_convex_regularizer(digits):
     x, x_test, y, y_test = digits
     model = TunedLogisticRegression(strategy="online", random_state=0).fit(x, y)
@@ -164,7 +175,7 @@ def test_online_learns_a_convex_regularizer(digits):
 
 
 def test_online_ends_with_the_same_run_on_all_data(monkeypatch, digits):
-    """The losses up to the best epoch, with the root of the growth times the regularizer."""
+    """The losses up to the best epoch, with the root of the growth times L2 and the regularizer."""
     seen = {}
 
     def searched(*given):
@@ -182,7 +193,8 @@ def test_online_ends_with_the_same_run_on_all_data(monkeypatch, digits):
     assert len(seen["replayed"]) == model.best_run_ + 1 > 1
     assert model.best_run_ + 1 < len(seen["runs"])  # not all of it
     for own, searched_loss in zip(seen["replayed"], seen["losses"], strict=False):
-        assert own.weights == searched_loss.weights
+        expected = searched_loss.weights | {"l2": 1.5**0.5 * searched_loss.weights["l2"]}
+        assert own.weights == pytest.approx(expected, rel=0.02)
         np.testing.assert_allclose(own.regularizer.right, 1.5**0.5 * searched_loss.regularizer.right, rtol=0.02)
     w = np.linspace(-9, 9, 37)
     points, values = model.regularizer_

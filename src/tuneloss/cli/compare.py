@@ -147,7 +147,10 @@ def _write_journal(path: Path, title: str, found: Compared) -> Path:
 
     remove_journal(path)
     reference = {name: {m: values[m] for m in MEASURES} for name, values in found.results.items()}
-    header = {"title": title, "reference": reference, "chosen": found.tuned.best_run_, "epsilon": "inf"}
+    chosen = found.tuned.best_run_
+    growth = found.tuned.loss_weights_["l2"] / found.tuned.history_[chosen]["weights"]["l2"]
+    note = f"The saved model was fitted to all training examples, with l1 and l2 {growth:.4g} times as large."
+    header = {"title": title, "reference": reference, "chosen": chosen, "note": note, "epsilon": "inf"}
     journal = Journal(path, {"box": whole_box().state_dict(), **header})
     for i, (run, known) in enumerate(zip(found.tuned.history_, found.by_run, strict=True)):
         journal.append(Run(i, run["weights"], run["observation"], info=known).to_dict())

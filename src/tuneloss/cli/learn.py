@@ -27,7 +27,7 @@ class Form(StrEnum):
 def learn(
     observations: Annotated[Path, typer.Argument(help="JSON lines, one trained model each; - reads standard input.")],
     box: Annotated[Path, typer.Option(help="TOML: which weights are allowed.")],
-    objective: Annotated[Form, typer.Option(help="Form of the cost.")] = Form.both,
+    objective: Annotated[Form, typer.Option(help="Form of the cost; both: what led to the best so far.")] = Form.both,
     epsilon: Annotated[
         str, typer.Option(help='"balanced", "paper", "inf" (gradients only), or a number.')
     ] = "balanced",
@@ -60,7 +60,12 @@ def learn(
         if best is not None and best.observation is not None:
             answer["best"] = {"error": best.observation.error, "weights": best.weights}
         if found is not None:
-            answer["learned"] = {"weights": found.as_dict(), "scale": found.scale, "note": found.note}
+            answer["learned"] = {
+                "weights": found.as_dict(),
+                "scale": found.scale,
+                "objective": found.objective,
+                "note": found.note,
+            }
         sys.stdout.write(json.dumps(answer, allow_nan=False) + "\n")
 
 

@@ -81,6 +81,7 @@ class LossTuner:
         self._history: list[Run] = []
         self._pending: list[Array] = []
         self._ruled_out: set[int] = set()  # observations that no weights select: told ones are only added to
+        self._leaders: dict[int, Objective] = {}  # of `leading_form`
         self.learned: LearnedLoss | None = None
         self._journal: Journal | None = None
         if journal is not None:
@@ -269,7 +270,8 @@ class LossTuner:
         spread = rng.standard_exponential(len(observations)) if self._pending else None
         objective = self.objective
         if objective == "both":
-            objective = next_form(self._history, self.n_runs + len(self._pending), self.box, self.epsilon)
+            asked = self.n_runs + len(self._pending)
+            objective = next_form(self._history, asked, self.box, self.epsilon, self._leaders)
         try:
             self.learned = learn_loss(
                 observations,

@@ -10,37 +10,55 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuneloss.core.box import Box
+from tuneloss.core.checks import Array
 from tuneloss.core.cost import Epsilon
 from tuneloss.core.forms import Objective
 from tuneloss.core.learn import learn_loss
+from tuneloss.core.observation import Observation
 from tuneloss.core.runs import Run, best_run
 from tuneloss.core.sample import distance
 from tuneloss.errors import SolverError
 
 
-def next_form(history: Sequence[Run], asked: int, box: Box, epsilon: Epsilon) -> Objective:
-    """The form to learn in, after so many points were asked for (told ones included)."""
-    leads = leading_form(history, box, epsilon)
+def next_form(
+    history: Sequence[Run], asked: int, box: Box, epsilon: Epsilon, known: dict[int, Objective] | None = None
+) -> Objective:
+    """The form to learn in, after so many points were asked for (told ones included). known: of `leading_form`."""
+    leads = leading_form(history, box, epsilon, known)
     if asked % 3 != 2:
         return leads
     return "paper" if leads == "calibrated" else "calibrated"
 
 
-def leading_form(history: Sequence[Run], box: Box, epsilon: Epsilon) -> Objective:
-    """The form whose weights, learned before the best run after the first, are nearer to that run's.
+def leading_form(
+    history: Sequence[Run], box: Box, epsilon: Epsilon, known: dict[int, Objective] | None = None
+) -> Objective:
+    """The form whose weights, learned from all that was told before the best run, are nearer to that run's.
 
-    So nobody has to keep who proposed what, and points that the user chose count as well.
+    The best run of those that something was told before. So nobody has to keep who proposed what; points of others,
+    such as the user's, count for the form that they are nearer to, however far away.
+
+    known: the forms found so far, by the place of the run among the observations, which are only added to.
     """
-    best = best_run([run for run in history if run.run])  # there is nothing to learn the first run's weights from
-    if best is None or best.weights is None or best.run is None:
+    known = {} if known is None else known
+    told = [(run, run.observation) for run in history if run.observation is not None]
+    best = best_run([run for run, _ in told if run.run != told[0][0].run])
+    if best is None or best.weights is None:
         return "calibrated"
-    before = [run.observation for run in history if run.observation and (run.run is None or run.run < best.run)]
-    weights = box.as_array(best.weights)
+    start = next(i for i, (run, _) in enumerate(told) if run.run == best.run)
+    if start not in known:
+        before = [observation for _, observation in told[:start]]
+        known[start] = _nearer(before, box.as_array(best.weights), box, epsilon)
+    return known[start]
 
-    def way(form: Objective) -> float:
+
+def _nearer(before: Sequence[Observation], weights: Array, box: Box, epsilon: Epsilon) -> Objective:
+    """The form whose learned weights are nearer to these; the calibrated one in doubt."""
+
+    def away(form: Objective) -> float:
         return distance(box, learn_loss(before, box, objective=form, epsilon=epsilon).weights, weights)
 
     try:
-        return "paper" if before and way("paper") < way("calibrated") else "calibrated"
+        return "paper" if away("paper") < away("calibrated") else "calibrated"
     except SolverError:
         return "calibrated"

@@ -33,6 +33,7 @@ class RunsInfo:
     knots: where the slopes of learned regularizers change: {term: positions}; their weights are named term/right0 ...
         and term/left0 ...
     chosen: index of the run whose weights are used, if that is not the one of least error.
+    note: in words, what else is to be known of its weights.
     """
 
     title: str
@@ -43,6 +44,7 @@ class RunsInfo:
     reference: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     knots: Mapping[str, Sequence[float]] = field(default_factory=dict)
     chosen: int | None = None
+    note: str = ""
 
     @property
     def best(self) -> Run | None:
@@ -64,8 +66,8 @@ class RunsInfo:
 def read_runs(path: Path) -> RunsInfo:
     """The runs of a journal. Nothing is written.
 
-    Its first line may have, beside the box, a `title`, a `reference`, `knots` and `chosen`, as in `RunsInfo`, and the
-    `epsilon` to learn with.
+    Its first line may have, beside the box, a `title`, a `reference`, `knots`, `chosen` and a `note`, as in `RunsInfo`,
+    and the `epsilon` to learn with.
     """
     header, records = read_lines(path)
     if "box" not in header:
@@ -75,13 +77,13 @@ def read_runs(path: Path) -> RunsInfo:
         known = {str(m): {str(k): float(v) for k, v in values.items()} for m, values in reference.items()}
         knots = {str(term): [float(a) for a in row] for term, row in header.get("knots", {}).items()}
         epsilon = header.get("epsilon", "balanced")
-        chosen = header.get("chosen")
+        chosen, note = header.get("chosen"), str(header.get("note", ""))
         if chosen is not None and not 0 <= int(chosen) < len(records):
             raise ValueError(f"chosen is run {chosen} of {len(records)}")
     box = Box.from_state_dict(header["box"])
     runs = [Run.from_dict(record) for record in records]
     info = runs_info(title, box, runs, math.inf if epsilon == "inf" else epsilon)
-    return replace(info, reference=known, knots=knots, chosen=chosen)
+    return replace(info, reference=known, knots=knots, chosen=chosen, note=note)
 
 
 def runs_info(title: str, box: Box, runs: Sequence[Run], epsilon: Epsilon = "balanced") -> RunsInfo:

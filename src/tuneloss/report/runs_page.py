@@ -60,6 +60,8 @@ def _learned(info: RunsInfo) -> str:
     if first is not None and first is not best and first.observation is not None and first.observation.score:
         change = 100 * (score - first.observation.score) / abs(first.observation.score)
         sentences.append(f"That is {abs(change):.1f}% {'below' if change < 0 else 'above'} the first run.")
+    if info.note:
+        sentences.append(info.note)
     drawn = runs_figures.weights_figures(info)
     shown = [
         (figures.to_svg(figure, f"weight-{i}"), f"Weight of {name} by run; dashed: the box.")
@@ -69,7 +71,7 @@ def _learned(info: RunsInfo) -> str:
         (figures.to_svg(figure, f"regularizer-{i}"), f"The learned regularizer {name} of the best run.")
         for i, (name, figure) in enumerate(runs_figures.regularizer_figures(info).items())
     ]
-    table = html.table(("term", f"weight of the {which} run", "box", "LearnLoss, asked for the next"), rows)
+    table = html.table(("term", f"weight of the {which} run", "box", "LearnLoss (calibrated) from all runs"), rows)
     return html.paragraphs(sentences) + table + html.figures(shown)
 
 

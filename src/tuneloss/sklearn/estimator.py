@@ -23,7 +23,7 @@ from tuneloss.errors import InvalidInput
 from tuneloss.sklearn.checks import check_options, check_split, check_two_classes
 from tuneloss.sklearn.given import Examples, read_examples
 from tuneloss.sklearn.online import online_search, repeated
-from tuneloss.sklearn.search import Fold, Options, Run, best_l2_of, best_of, chosen, search
+from tuneloss.sklearn.search import Fold, Options, Run, best_l2_of, best_of, chosen, grown, search
 from tuneloss.sklearn.softmax import Data, Inputs, Weights, all_classes, log_probabilities, make_data, weighted_targets
 from tuneloss.sklearn.solve import Fitted, fit
 from tuneloss.sklearn.splits import Split, k_splits, one_split
@@ -43,8 +43,8 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
     A short path of L2 fits comes first, then LearnLoss: each further fit has weights learned from the ones before, by a
     quadratic program that matches the gradients of the terms to that of the validation error. The weights of least
     validation log loss are used (L2 alone, unless that is worse by more than a standard error), in a last fit on all
-    data. L2, uniform and dropout keep their weights then (L2 as a prior does; the others are sums over examples, as the
-    log loss is); that of L1 grows with the root of the number of examples, as noise does.
+    data. The weights of L1 and L2 grow with the root of the number of examples then; the other terms are sums over
+    examples, as the log loss is.
 
     terms: which of "l1", "uniform", "dropout" may have a weight beside "l2", which must be among them.
     strategy: "runs", as above; or "online": one run of proximal gradient steps in which the weights, and a convex
@@ -167,8 +167,8 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         if self.strategy == "runs":
             runs = search(folds, options, self._each)
             best = chosen(runs)
-            weights = best.weights | {"l1": best.weights["l1"] * growth**0.5}
-            data = self._with_dropout(data, weights, best_l2_of(runs).weights, best)
+            weights = grown(best.weights, growth**0.5)
+            data = self._with_dropout(data, weights, grown(best_l2_of(runs).weights, growth**0.5), best)
             fitted = fit(data, weights, mean_params(best), tol=self.tol, max_iter=self.max_iter)
         else:
             runs, losses = online_search(folds, options, self._each)

@@ -18,7 +18,7 @@ from tuneloss import Box, Observation, learn_loss
 from tuneloss.core.checks import Array
 from tuneloss.errors import SolverError
 from tuneloss.sklearn.piecewise import Regularizer, hinge_features, hinge_gram, quantile_knots
-from tuneloss.sklearn.search import LEAST, Each, Fold, Options, Run, as_run, best_of, first_l2, only_l2, run_all
+from tuneloss.sklearn.search import LEAST, Each, Fold, Options, Run, as_run, best_of, first_l2, grown, only_l2, run_all
 from tuneloss.sklearn.softmax import (
     NAMES,
     Data,
@@ -45,9 +45,9 @@ class Loss:
     regularizer: Regularizer
 
     def grown(self, factor: float) -> Loss:
-        """The same with `factor` times the regularizer."""
+        """The same with `factor` times L2 and the regularizer."""
         r = self.regularizer
-        return replace(self, regularizer=Regularizer(r.knots, factor * r.right, factor * r.left))
+        return Loss(grown(self.weights, factor), Regularizer(r.knots, factor * r.right, factor * r.left))
 
 
 def proximal_steps(data: Data, loss: Loss, start: Array, n: int, bound: float = 1.0) -> tuple[Array, float]:
