@@ -71,7 +71,7 @@ def _learned(info: RunsInfo) -> str:
         (figures.to_svg(figure, f"regularizer-{i}"), f"The learned regularizer {name} of the best run.")
         for i, (name, figure) in enumerate(runs_figures.regularizer_figures(info).items())
     ]
-    table = html.table(("term", f"weight of the {which} run", "box", "LearnLoss (calibrated) from all runs"), rows)
+    table = html.table(("term", f"weight of the {which} run", "box", "what LearnLoss (calibrated) says"), rows)
     return html.paragraphs(sentences) + table + html.figures(shown)
 
 
