@@ -231,8 +231,9 @@ def test_an_online_run_has_a_page_with_its_learned_regularizer(tmp_path):
     assert "The learned regularizer r of the best run" in page
     positions, values = regularizer(info, "r")
     hinges = [info.best.weights[f"r/{side}{j}"] for side in ("right", "left") for j in range(6)]
-    computed = [float(learned.total({"weight": torch.tensor([[float(p)]])}, hinges)) for p in positions]
-    np.testing.assert_allclose(values - values[0], np.array(computed) - computed[0], atol=1e-5)
+    weights = [torch.tensor([[p]], dtype=torch.float64) for p in positions]
+    computed = np.array([float(learned.total({"weight": weight}, hinges)) for weight in weights])
+    np.testing.assert_allclose(values - values[0], computed - computed[0], atol=1e-9)
     assert len(info.runs) == 12
     with pytest.raises(JournalError, match="must be a new file"):
         tuner.write_journal(path)
