@@ -15,20 +15,23 @@ from tuneloss.lookup import Knots, cell_of, compiled, searched_bin
 from tuneloss.paper.datasets import Labels
 
 Single = NDArray[np.float32]
-TINY = np.float32(1e-12)  # keeps 0 / 0 out of the first step of a param whose gradient is 0
+TINY = np.float32(1e-24)  # keeps 0 / 0 out of the first step of a param whose gradient is 0
 ONE, TWO, ZERO = np.float32(1), np.float32(2), np.float32(0)
 
-# NaN and infinity keep their meaning; sums may be taken in another order, and so on.
+# NaN stays NaN, so that divergence is seen; sums may be taken in another order, and 1 / sqrt is good to rounding only.
 _compiled = partial(compiled, fastmath=frozenset({"reassoc", "contract", "arcp", "afn", "nsz"}))
 
 
 @_compiled
-def _see(seen: Single, clean: Single, kept: NDArray[np.uint8]) -> None:
-    """The input, doubled where it is kept (1) and 0 where it is not; the last one, of the bias, as it is."""
+def _see(room: Single, clean: Single, row: int, kept: NDArray[np.uint8]) -> Single:
+    """The input under dropout: doubled where kept[row] is 1, else 0, the bias' as it is; itself for row -1."""
+    if row < 0:
+        return clean
     n = len(clean) - 1
     for d in range(n):
-        seen[d] = TWO * np.float32(kept[d]) * clean[d]
-    seen[n] = clean[n]
+        room[d] = TWO * np.float32(kept[row, d]) * clean[d]
+    room[n] = clean[n]
+    return room
 
 
 @_compiled
@@ -54,12 +57,8 @@ def _softmax(logits: Single) -> None:
 
 
 @_compiled
-def _slopes(
-    own: Single, uniform: Single, params: Single, clean: Single, seen: Single, label: int,
-    w_uniform: np.float32, w_own: np.float32,
-) -> None:  # fmt: skip
-    """Derivatives by the logits: of the log loss on `seen` into `own`, on uniform labels of `clean` into `uniform`."""
-    _logits(own, uniform, params, seen, clean)
+def _slopes(own: Single, uniform: Single, label: int, w_uniform: np.float32, w_own: np.float32) -> None:
+    """From logits to derivatives by them, in place: of the log loss in `own`, on uniform labels in `uniform`."""
     _softmax(own)
     _softmax(uniform)
     own[label] -= ONE
@@ -70,21 +69,34 @@ def _slopes(
 
 @_compiled
 def _step(
-    params: Single, squares: Single, seen: Single, clean: Single, own: np.float32, uniform: np.float32,
-    l1: np.float32, l2: np.float32, rate: np.float32,
-) -> None:  # fmt: skip
-    """AdaGrad on the params of one class."""
-    last = len(params) - 1
+    params: Single, squares: Single, seen: Single, clean: Single, next_seen: Single, next_clean: Single,
+    dropped: bool, next_dropped: bool,
+    own: np.float32, uniform: np.float32, l1: np.float32, l2: np.float32, rate: np.float32,
+) -> tuple[np.float32, np.float32]:  # fmt: skip
+    """AdaGrad on the params of one class, and in the same pass their products with what the next step sees.
+
+    dropped: whether `seen` differs from `clean`. The compiler takes the two questions out of the loop.
+    """
+    last, first, second = len(params) - 1, ZERO, ZERO
+    if not dropped:
+        own += uniform
     for d in range(last):
         p = params[d]
-        sign = (ONE if p > ZERO else ZERO) - (ONE if p < ZERO else ZERO)
-        g = own * seen[d] + uniform * clean[d] + l1 * sign + l2 * p
+        pull = np.copysign(l1, p) if p != ZERO else ZERO
+        g = own * seen[d] + pull + l2 * p
+        if dropped:
+            g += uniform * clean[d]
         square = squares[d] + g * g
-        squares[d] = square
-        params[d] = p - rate * g / (np.sqrt(square) + TINY)
-    g = own + uniform
+        p -= rate * g / np.sqrt(square + TINY)
+        squares[d], params[d] = square, p
+        first += p * next_seen[d]
+        if next_dropped:
+            second += p * next_clean[d]
+    g = own + uniform if dropped else own
     squares[last] += g * g
-    params[last] -= rate * g / (np.sqrt(squares[last]) + TINY)
+    params[last] -= rate * g / np.sqrt(squares[last] + TINY)
+    first += params[last]
+    return first, second + params[last] if next_dropped else first
 
 
 @_compiled
@@ -98,18 +110,22 @@ def epoch(
     inputs it keeps, or -1 for all. A step adds l1 * sign(param) + l2 * param to the gradient; w_uniform is the weight
     of uniform labels, w_own of the log loss and dropout together.
     """
-    n_classes, last = params.shape[0], params.shape[1] - 1
+    n_classes, width = params.shape
     own, uniform = np.zeros(n_classes, np.float32), np.zeros(n_classes, np.float32)
-    room = np.empty(last + 1, np.float32)
+    rooms = np.empty((2, width), np.float32)  # for the inputs of this step, and of the next
+    seen = _see(rooms[0], x[order[0]], mask[0], kept)
+    _logits(own, uniform, params, seen, x[order[0]])
     for step in range(len(order)):
-        clean, row = x[order[step]], mask[step]
-        seen = clean
-        if row >= 0:
-            _see(room, clean, kept[row])
-            seen = room
-        _slopes(own, uniform, params, clean, seen, labels[order[step]], w_uniform, w_own)
+        then = min(step + 1, len(order) - 1)
+        clean, next_clean = x[order[step]], x[order[then]]
+        next_seen = _see(rooms[then % 2], next_clean, mask[then], kept)
+        _slopes(own, uniform, labels[order[step]], w_uniform, w_own)
         for c in range(n_classes):
-            _step(params[c], squares[c], seen, clean, own[c], uniform[c], l1, l2, rate)
+            own[c], uniform[c] = _step(
+                params[c], squares[c], seen, clean, next_seen, next_clean, mask[step] >= 0, mask[then] >= 0,
+                own[c], uniform[c], l1, l2, rate,
+            )  # fmt: skip
+        seen = next_seen
 
 
 @_compiled
@@ -125,7 +141,8 @@ def hinge_epoch(
     own, uniform = np.zeros(n_classes, np.float32), np.zeros(n_classes, np.float32)
     for step in range(len(order)):
         seen = x[order[step]]
-        _slopes(own, uniform, params, seen, seen, labels[order[step]], ZERO, ONE)
+        _logits(own, uniform, params, seen, seen)
+        _slopes(own, uniform, labels[order[step]], ZERO, ONE)
         for c in range(n_classes):
             for d in range(last + 1):
                 p, penalty = params[c, d], ZERO
@@ -137,4 +154,4 @@ def hinge_epoch(
                 g = own[c] * seen[d] + penalty
                 square = squares[c, d] + g * g
                 squares[c, d] = square
-                params[c, d] = p - rate * g / (np.sqrt(square) + TINY)
+                params[c, d] = p - rate * g / np.sqrt(square + TINY)
