@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from tuneloss.paper.datasets import digits, load_features
 from tuneloss.paper.parallel import side_by_side
-from tuneloss.paper.results import Record, append_records, read_records
+from tuneloss.paper.results import Record, read_records, writing
 
 ROOT = Path(__file__).resolve().parents[1]
 DIGITS = "digits, 100 training examples"  # what stands in for the features when there is no TUNELOSS_DATA
@@ -215,14 +215,23 @@ def run_missing(path: Path, keys: Sequence[Record], run: Callable[[Record], Reco
 
     Each is appended to the file, one JSON object a line, as soon as it is there: a killed process continues.
     """
-    done = {_name(record, keys[0]): record for record in read_records(path, mend=True) if set(keys[0]) <= set(record)}
-    missing = [key for key in keys if _name(key, key) not in done]
-    say(f"{path}: {len(keys) - len(missing)} of {len(keys)} runs are there, {len(missing)} to do")
-    for count, record in enumerate(side_by_side(_run_one, [(run, key) for key in missing], jobs), start=1):
-        append_records(path, [record])
-        done[_name(record, keys[0])] = record
-        say(f"{count}/{len(missing)}  {shown(record)}")
+    done = _done(path, keys[0])
+    count = sum(_name(key, key) in done for key in keys)
+    say(f"{path}: {count} of {len(keys)} runs are there, {len(keys) - count} to do")
+    if count < len(keys):
+        with writing(path) as append:
+            done = _done(path, keys[0])
+            missing = [(run, key) for key in keys if _name(key, key) not in done]
+            for count, record in enumerate(side_by_side(_run_one, missing, jobs), start=1):
+                append([record])
+                done[_name(record, keys[0])] = record
+                say(f"{count}/{len(missing)}  {shown(record)}")
     return [done[_name(key, key)] for key in keys]
+
+
+def _done(path: Path, key: Record) -> dict[str, Record]:
+    """The records that have all names of the key."""
+    return {_name(record, key): record for record in read_records(path) if set(key) <= set(record)}
 
 
 def _run_one(run: Callable[[Record], Record], key: Record) -> Record:

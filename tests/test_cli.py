@@ -60,6 +60,27 @@ def test_demo_writes_its_report_where_it_says(demo):
     assert (folder / "report" / "demo.png").exists()
 
 
+def test_what_needs_no_training_is_quick_too(tmp_path):
+    assert "digits" in tuneloss("paper", "table2", "--quick").stdout
+    assert "figure1.svg" in tuneloss("paper", "figure1", "--quick", "--out", tmp_path).stdout.replace("\n", "")
+
+
+def test_a_data_set_named_twice_counts_once(tmp_path):
+    options = ["--dataset", "digits", "--dataset", "digits", "--epochs", 2, "--results", tmp_path, "--out", tmp_path]
+    assert tuneloss("paper", "figure3", "--quick", *options).returncode == 0
+    assert len((tmp_path / "figure3-quick.jsonl").read_text().splitlines()) == 4
+
+
+def test_results_that_cannot_be_written_are_refused_in_words(tmp_path):
+    (tmp_path / "file").write_text("")
+    for command in ("table1", "figure3"):
+        out = [] if command == "table1" else ["--out", tmp_path]
+        done = tuneloss("paper", command, "--quick", "--results", tmp_path / "file", *out)
+        assert done.returncode == 1
+        assert "must be in a folder that can be written" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("command", "options", "shown"),
     [

@@ -18,8 +18,8 @@ from tuneloss.paper import experiments
 from tuneloss.paper.experiments import Unit, run_unit, run_units
 from tuneloss.paper.figure2 import draw_figure2, early_rows, figure2_info, figure2_units
 from tuneloss.paper.parallel import side_by_side
-from tuneloss.paper.results import append_records, read_records
-from tuneloss.paper.table1 import HEADER, chosen, table1_cells, table1_info, table1_units
+from tuneloss.paper.results import read_records, writing
+from tuneloss.paper.table1 import ERROR_HEADER, HEADER, chosen, error_cells, table1_cells, table1_info, table1_units
 from tuneloss.paper.terms import appendix_box
 from tuneloss.paper.tuners import COLORS, LABELS, READ_TERMS, TUNERS, make_tuner
 
@@ -68,6 +68,25 @@ def test_tuners_share_split_first_weights_and_noise_of_a_repeat_and_repeats_diff
     first = [without_time(run_unit(Unit("table1", "digits", name, 0, 1))) for name in TUNERS]
     assert all({**records[0], "tuner": ""} == {**first[0][0], "tuner": ""} for records in first)
     assert next(run_unit(Unit("table1", "digits", "random", 1, 1)))["test_loss"] != first[0][0]["test_loss"]
+
+
+def test_each_repeat_has_its_own_split_and_each_run_its_own_noise(monkeypatch):
+    """Both are the same for all tuners."""
+    seen = []
+
+    def noted(split, weights, rng, **options):
+        seen.append((split.train_x.tobytes(), rng.random()))
+        return train(split, weights, rng, **options)
+
+    train = experiments.train
+    monkeypatch.setattr(experiments, "train", noted)
+    for tuner, repeat in (("random", 0), ("tuneloss", 0), ("random", 1)):
+        list(run_unit(Unit("table1", "digits", tuner, repeat, 3)))
+    first, same, other = seen[:3], seen[3:6], seen[6:]
+    assert first == same
+    assert len({split for split, _ in first}) == 1
+    assert first[0][0] != other[0][0]
+    assert len({noise for _, noise in first + other}) == 6
 
 
 def test_a_diverged_run_is_a_record_without_numbers(monkeypatch):
@@ -136,7 +155,7 @@ def test_a_killed_command_goes_on_where_it_was(tmp_path):
     command += ["--results", str(tmp_path), "--jobs", "1"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     deadline = time.monotonic() + 120
-    while not path.exists() and time.monotonic() < deadline and process.poll() is None:
+    while not (path.exists() and path.stat().st_size) and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -152,18 +171,35 @@ def test_a_killed_command_goes_on_where_it_was(tmp_path):
 
 def test_a_line_cut_short_is_removed_by_who_writes_and_a_broken_one_is_named(tmp_path):
     """Who only reads leaves it: another may be writing it just now."""
-    path = tmp_path / "a.jsonl"
-    append_records(path, [{"a": 1}])
+    path = tmp_path / "some" / "a.jsonl"
+    with writing(path) as append:
+        append([{"a": 1}])
+        assert read_records(path) == [{"a": 1}]  # at once
     path.write_text(path.read_text() + '{"a": ')
     assert read_records(path) == [{"a": 1}]
     assert path.read_text().endswith('{"a": ')
-    assert read_records(path, mend=True) == [{"a": 1}]
-    append_records(path, [{"a": 2}])
-    assert read_records(path) == [{"a": 1}, {"a": 2}]
+    with writing(path) as append:
+        append([{"a": 2}, {"a": 3}])
+    assert path.read_text() == '{"a": 1}\n{"a": 2}\n{"a": 3}\n'
     path.write_text("{]\n")
     with pytest.raises(InvalidInput, match="must hold one JSON object a line"):
         read_records(path)
     assert read_records(tmp_path / "none.jsonl") == []
+
+
+def test_two_commands_do_not_write_the_same_file(tmp_path):
+    """The second is refused while the first is at work, and not after it."""
+    path, units = tmp_path / "a.jsonl", [Unit("table1", "digits", "random", 0, 1)]
+    with writing(path), pytest.raises(InvalidInput, match="by one command at a time; found that another does"):
+        run_units(path, units)
+    assert len(run_units(path, units)) == len(read_records(path)) == 1
+
+
+def test_results_that_cannot_be_written_are_refused_before_anything_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setattr(experiments, "run_unit", None)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInput, match="must be in a folder that can be written"):
+        run_units(tmp_path / "file" / "a.jsonl", [Unit("table1", "digits", "random", 0, 1)])
 
 
 def record(tuner, repeat, run, validation_loss, test_loss, validation_error=0.5, test_error=0.5):
@@ -181,17 +217,24 @@ def test_the_model_of_least_validation_loss_so_far_is_chosen():
 
 
 def test_table_1_by_hand():
-    """Two repeats: means, paired differences from the first tuner, and the paper's number."""
+    """Two repeats: means, paired differences from the first tuner, and the paper's number.
+
+    By error, random search's second model is chosen, by log loss its first.
+    """
     records = [record("tuneloss", r, 0, 1, loss, test_error=0.1) for r, loss in enumerate([0.2, 0.4])]
     records += [record("random", r, 0, 1, loss, test_error=0.2) for r, loss in enumerate([0.5, 0.8])]
+    records += [record("random", r, 1, 2, 9, validation_error=0.4, test_error=e) for r, e in enumerate([0.3, 0.4])]
     first, second = table1_info(records)
     assert (first.test_loss.mean, second.test_loss.mean) == (pytest.approx(0.3), pytest.approx(0.65))
-    assert first.difference is None
-    assert second.difference.mean == pytest.approx(0.35)
-    assert second.difference.half == pytest.approx(12.7062 * 0.05, rel=1e-4)
+    assert (second.test_error.mean, second.by_error.mean) == (pytest.approx(0.2), pytest.approx(0.35))
+    assert first.less_loss is first.less_error is None
+    assert second.less_loss.mean == pytest.approx(0.35)
+    assert second.less_loss.half == pytest.approx(12.7062 * 0.05, rel=1e-4)
+    assert second.less_error.mean == pytest.approx(0.25)
     assert second.paper == 0.1063
-    cells = table1_cells([first, second])
-    assert all(len(row) == len(HEADER) for row in cells)
+    assert all(len(row) == len(HEADER) for row in table1_cells([first, second]))
+    cells = error_cells([first, second])
+    assert all(len(row) == len(ERROR_HEADER) for row in cells)
     assert cells[1][-1] == "10.63%"
 
 

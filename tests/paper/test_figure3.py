@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from tuneloss.paper.datasets import digits  # noqa: E402
 from tuneloss.paper.experiments import loss_and_error  # noqa: E402
 from tuneloss.paper.figure3 import (  # noqa: E402
-    FORMS,
+    ONLINE,
     draw_figure3,
     drawn_regularizer,
     figure3_records,
@@ -65,11 +65,11 @@ def test_an_epoch_follows_the_learned_penalty(trainer):
     assert model.weight.abs().sum().item() < 0.7 * before
 
 
-def test_all_forms_begin_alike_and_resume(tmp_path):
+def test_all_tuners_begin_alike_and_resume(tmp_path):
     """Until the tuner starts, a run is the run without it; what is in the file is not run again."""
     path = tmp_path / "figure3.jsonl"
     records = figure3_records(path, ["digits"], 1, 3)
-    assert [record["form"] for record in records] == list(FORMS)
+    assert [record["tuner"] for record in records] == list(ONLINE)
     assert len({record["curves"]["validation_loss"][0] for record in records}) == 1
     before = path.read_text()
     assert figure3_records(path, ["digits"], 1, 3) == records
@@ -81,6 +81,7 @@ def test_all_forms_begin_alike_and_resume(tmp_path):
     ]
     header, rows = figure3_rows(records, tuned)
     assert all(len(row) == len(header) for row in rows)
+    assert header[-1].endswith("of the best tuner after 2 full runs")
     assert all(row[-1].endswith("(random search)") for row in rows)  # 0.5 after its last run; the first does not count
     assert float(rows[0][-1].split()[0]) == pytest.approx(records[0]["test_loss"] - 0.5, abs=1e-3)
     assert figure3_rows(records)[1][0][-1] == ""
@@ -88,7 +89,7 @@ def test_all_forms_begin_alike_and_resume(tmp_path):
 
 
 def test_a_run_is_a_function_of_its_seed():
-    first, again, other = (online_run("digits", "calibrated", seed, 2) for seed in (1, 1, 2))
+    first, again, other = (online_run("digits", "tuneloss", seed, 2) for seed in (1, 1, 2))
     assert first["curves"] == again["curves"] != other["curves"]
 
 

@@ -17,7 +17,7 @@ from tuneloss.core.sample import center
 from tuneloss.errors import RunFailed
 from tuneloss.paper.datasets import DIGITS, Labels, Split, fresh_split
 from tuneloss.paper.parallel import side_by_side
-from tuneloss.paper.results import Record, append_records, read_records
+from tuneloss.paper.results import Record, read_records, writing
 from tuneloss.paper.terms import appendix_box, draw_masks, log_probabilities, observe, observe_error
 from tuneloss.paper.trainer import train
 from tuneloss.paper.tuners import READ_TERMS, make_tuner
@@ -80,18 +80,26 @@ def run_units(
 
     on_unit: called with the number of units done, and the last of them.
     """
-    there: dict[tuple[str, str, str, int], list[Record]] = {}
-    for record in read_records(path, mend=True):
-        key = record["experiment"], record["dataset"], record["tuner"], record["repeat"]
-        there.setdefault(key, []).append(record)
-    missing = [unit for unit in units if len(there.get(unit.key, [])) < unit.runs]
-    done = len(units) - len(missing)
-    for unit, records in side_by_side(_whole_unit, [(unit, folder) for unit in missing], jobs):
-        append_records(path, records[len(there.get(unit.key, [])) :])  # what is there of a shorter one stays
-        there[unit.key] = records
-        done += 1
-        on_unit(done, unit)
+    there = _by_unit(read_records(path))
+    if any(len(there.get(unit.key, [])) < unit.runs for unit in units):
+        with writing(path) as append:
+            there = _by_unit(read_records(path))
+            missing = [unit for unit in units if len(there.get(unit.key, [])) < unit.runs]
+            done = len(units) - len(missing)
+            for unit, records in side_by_side(_whole_unit, [(unit, folder) for unit in missing], jobs):
+                append(records[len(there.get(unit.key, [])) :])  # what is there of a shorter one stays
+                there[unit.key] = records
+                done += 1
+                on_unit(done, unit)
     return [record for unit in units for record in there[unit.key][: unit.runs]]
+
+
+def _by_unit(records: Sequence[Record]) -> dict[tuple[str, str, str, int], list[Record]]:
+    found: dict[tuple[str, str, str, int], list[Record]] = {}
+    for record in records:
+        key = record["experiment"], record["dataset"], record["tuner"], record["repeat"]
+        found.setdefault(key, []).append(record)
+    return found
 
 
 def _whole_unit(unit: Unit, folder: str | None) -> tuple[Unit, list[Record]]:

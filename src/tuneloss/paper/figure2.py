@@ -120,13 +120,13 @@ def draw_figure2(curves: Sequence[TunerCurve]) -> Figure:
                 runs = np.arange(1, len(curve.mean) + 1)
                 color = COLORS[curve.tuner]
                 axes.plot(runs, curve.mean, color=color, linewidth=2, label=LABELS[curve.tuner])
-                if curve.tuner in BANDS and curve.repeats >= 5:  # an interval of fewer says nothing
+                if _has_band(curve):
                     low, high = curve.mean - curve.half, curve.mean + curve.half
                     axes.fill_between(runs, low, high, color=color, alpha=0.15, linewidth=0)
             lowest = min(float(np.nanmin(curve.mean)) for curve in own)
             early = max(float(curve.mean[min(2, len(curve.mean) - 1)]) for curve in own)
-            usual = max((float(np.median(curve.half)) for curve in own if curve.tuner in BANDS), default=0.0)
-            if early > lowest and np.isfinite(usual):
+            usual = max((float(np.median(curve.half)) for curve in own if _has_band(curve)), default=0.0)
+            if early > lowest:
                 below = max(1.2 * usual, 0.08 * (early - lowest))
                 axes.set_ylim(lowest - below, max(early, lowest + 2 * usual))
             axes.set_xscale("log")
@@ -140,3 +140,8 @@ def draw_figure2(curves: Sequence[TunerCurve]) -> Figure:
     handles, labels = grid[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, labelcolor=INK, loc="outside lower center", ncols=4)
     return figure
+
+
+def _has_band(curve: TunerCurve) -> bool:
+    """Whether its interval is drawn: one of fewer than five repeats says nothing."""
+    return curve.tuner in BANDS and curve.repeats >= 5

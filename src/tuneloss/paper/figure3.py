@@ -24,15 +24,15 @@ from tuneloss.core.checks import Array
 from tuneloss.paper.datasets import Split, fresh_split
 from tuneloss.paper.experiments import loss_and_error, repeat_seeds
 from tuneloss.paper.parallel import side_by_side
-from tuneloss.paper.results import Record, append_records, read_records
+from tuneloss.paper.results import Record, read_records, writing
 from tuneloss.paper.table1 import by_repeat, chosen
 from tuneloss.paper.trainer import AdaGrad
-from tuneloss.paper.tuners import LABELS, TUNERS
+from tuneloss.paper.tuners import COLORS, LABELS, TUNERS
 from tuneloss.report.figures import INK, style
 from tuneloss.report.info import interval
 from tuneloss.torch import ConvexPiecewiseLinear, LinearLoss, OnlineTuner
 
-EXPERIMENT, EPOCHS, SEEDS, KNOTS = "figure3", 1000, 5, 50
+EXPERIMENT, EPOCHS, REPEATS, KNOTS = "figure3", 1000, 5, 50
 DRAWN = (10, 100, 1000)  # epochs after which the regularizer is drawn
 PAPER: dict[str, Any] = {  # options of OnlineTuner, as the paper has it
     "objective": "paper",
@@ -42,19 +42,24 @@ PAPER: dict[str, Any] = {  # options of OnlineTuner, as the paper has it
     "constraints": "all",
     "damping": 0.0,
 }
-FORMS: dict[str, dict[str, Any] | None] = {
+ONLINE: dict[str, dict[str, Any] | None] = {  # tuners inside one run, and their options
     "none": None,
-    "paper": PAPER,
-    "calibrated": {},  # the defaults, but for all batches being observed
-    "long": {"epsilon": 2e-4, "window": 100},  # for hundreds of epochs, as in examples/learned_regularizer.py
+    "tuneloss-paper": PAPER,
+    "tuneloss": {},  # the defaults, but for all batches being observed
+    "tuneloss-long": {"epsilon": 2e-4, "window": 100},  # for hundreds of epochs: examples/learned_regularizer.py
 }
-FORM_LABELS = {
+ONLINE_LABELS = {
     "none": "AdaGrad",
-    "paper": "AdaGrad + TuneLoss, paper's form",
-    "calibrated": "AdaGrad + TuneLoss, calibrated",
-    "long": "AdaGrad + TuneLoss, calibrated, for long runs",
+    "tuneloss-paper": "AdaGrad + TuneLoss, paper's form",
+    "tuneloss": "AdaGrad + TuneLoss, calibrated",
+    "tuneloss-long": "AdaGrad + TuneLoss, calibrated, for long runs",
 }
-FORM_COLORS = {"none": "#7F7F7F", "paper": "#56B4E9", "calibrated": "#0072B2", "long": "#D55E00"}
+ONLINE_COLORS = {
+    "none": INK,
+    "tuneloss-paper": COLORS["tuneloss-paper"],
+    "tuneloss": COLORS["tuneloss"],
+    "tuneloss-long": "#882255",
+}
 MEASURES = ("train_loss", "validation_loss", "test_loss", "test_error")
 
 
@@ -63,31 +68,31 @@ def log_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     return F.cross_entropy(model(batch[0]), batch[1])
 
 
-def online_run(dataset: str, form: str, seed: int, epochs: int, folder: str | None = None) -> Record:
+def online_run(dataset: str, tuner: str, repeat: int, epochs: int, folder: str | None = None) -> Record:
     """One training run: curves by epoch, and the learned regularizer after 10, 100 and 1000 epochs and the last.
 
-    seed: the split is that of this repeat in the other experiments.
+    repeat: its split is that of this repeat in the other experiments.
     """
     began = time.perf_counter()
-    data, noise = repeat_seeds(dataset, seed, 2)
+    data, noise = repeat_seeds(dataset, repeat, 2)
     split = fresh_split(dataset, np.random.default_rng(data), folder)
     trainer = AdaGrad(split, np.random.default_rng(noise))
     model, loss = shared_model(trainer), learned_loss()
-    options = FORMS[form]
-    tuner = None
+    options = ONLINE[tuner]
+    online = None
     if options is not None:
         train, validation = batches(split.train_x, split.train_y), batches(split.validation_x, split.validation_y)
-        tuner = OnlineTuner(model, loss, log_loss, train, validation, batches=None, keep_best=False, **options)
+        online = OnlineTuner(model, loss, log_loss, train, validation, batches=None, keep_best=False, **options)
     curves: dict[str, list[float]] = {name: [] for name in MEASURES}
     regularizers: dict[str, Record] = {}
     for epoch in range(1, epochs + 1):
         one_epoch(trainer, loss)
         for name, value in measured(trainer, split).items():
             curves[name].append(value)
-        if tuner is not None:
+        if online is not None:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="Tuning may hurt")  # the curves show it, if it does
-                tuner.step()
+                online.step()
             if epoch in DRAWN or epoch == epochs:
                 regularizers[str(epoch)] = drawn_regularizer(loss)
     kept = kept_epochs(epochs)
@@ -95,8 +100,9 @@ def online_run(dataset: str, form: str, seed: int, epochs: int, folder: str | No
     return {
         "experiment": EXPERIMENT,
         "dataset": dataset,
-        "form": form,
-        "seed": seed,
+        "tuner": tuner,
+        "repeat": repeat,
+        "run": 0,
         "epochs": epochs,
         "best_epoch": best + 1,
         **{name: curves[name][best] for name in MEASURES},
@@ -170,51 +176,61 @@ def kept_epochs(epochs: int) -> list[int]:
 def figure3_records(
     path: Path,
     datasets: Sequence[str],
-    seeds: int,
+    repeats: int,
     epochs: int,
     *,
     folder: str | None = None,
     jobs: int = 1,
     on_run: Callable[[int, str], object] = lambda done, note: None,
 ) -> list[Record]:
-    """The records of all runs, by data set, form and seed; those in the file are not run again."""
-    keys = [(dataset, form, seed, epochs) for seed in range(seeds) for dataset in datasets for form in FORMS]
-    there = {(r["dataset"], r["form"], r["seed"], r["epochs"]): r for r in read_records(path, mend=True)}
-    missing = [key for key in keys if key not in there]
-    on_run(len(keys) - len(missing), "")
-    for record in side_by_side(_one_run, [(*key, folder) for key in missing], jobs):
-        append_records(path, [record])
-        there[record["dataset"], record["form"], record["seed"], record["epochs"]] = record
-        on_run(sum(key in there for key in keys), f"{record['dataset']}, {record['form']}, seed {record['seed']}")
-    return [there[key] for key in sorted(keys, key=lambda key: (datasets.index(key[0]), list(FORMS).index(key[1])))]
+    """The records of all runs, by data set, tuner and repeat; those in the file are not run again."""
+    keys = [(dataset, tuner, repeat, epochs) for repeat in range(repeats) for dataset in datasets for tuner in ONLINE]
+    there = {_key(record): record for record in read_records(path)}
+    on_run(sum(key in there for key in keys), "")
+    if any(key not in there for key in keys):
+        with writing(path) as append:
+            there = {_key(record): record for record in read_records(path)}
+            missing = [(*key, folder) for key in keys if key not in there]
+            for record in side_by_side(_one_run, missing, jobs):
+                append([record])
+                there[_key(record)] = record
+                what = f"{record['dataset']}, {record['tuner']}, repeat {record['repeat']}"
+                on_run(sum(key in there for key in keys), what)
+    return [there[key] for key in sorted(keys, key=lambda key: (datasets.index(key[0]), list(ONLINE).index(key[1])))]
 
 
-def _one_run(dataset: str, form: str, seed: int, epochs: int, folder: str | None) -> Record:
+def _key(record: Record) -> tuple[str, str, int, int]:
+    return record["dataset"], record["tuner"], record["repeat"], record["epochs"]
+
+
+def _one_run(dataset: str, tuner: str, repeat: int, epochs: int, folder: str | None) -> Record:
     from threadpoolctl import threadpool_limits
 
     torch.set_num_threads(1)  # runs share the cores
     with threadpool_limits(1):
-        return online_run(dataset, form, seed, epochs, folder)
+        return online_run(dataset, tuner, repeat, epochs, folder)
 
 
 def figure3_rows(records: Sequence[Record], table1: Sequence[Record] = ()) -> tuple[list[str], list[list[str]]]:
-    """Header, and a row for each data set and form: mean and 95% interval over seeds.
+    """Header, and a row for each data set and tuner: mean and 95% interval over repeats.
 
     table1: records of Table 1; where it has all splits of a data set, test log loss is compared, split by split, with
-    that of the tuner that has the least of it after 10 runs.
+    that of the tuner that has the least of it after its last run.
     """
     measures = ("validation_loss", "test_loss", "test_error", "last_validation_loss", "last_test_loss")
     names = ("validation log loss", "test log loss", "test error", "validation, last epoch", "test, last epoch")
     rows = []
-    for dataset, form in dict.fromkeys((record["dataset"], record["form"]) for record in records):
-        own = [record for record in records if (record["dataset"], record["form"]) == (dataset, form)]
+    for dataset, tuner in dict.fromkeys((record["dataset"], record["tuner"]) for record in records):
+        own = [record for record in records if (record["dataset"], record["tuner"]) == (dataset, tuner)]
         epochs = sorted(record["best_epoch"] for record in own)
-        tuned = best_tuned(table1, dataset, [record["seed"] for record in own])
-        against = [record["test_loss"] - tuned[1][record["seed"]] for record in own] if tuned else []
+        tuned = best_tuned(table1, dataset, [record["repeat"] for record in own])
+        against = [record["test_loss"] - tuned[1][record["repeat"]] for record in own] if tuned else []
         shown = f"{interval(against)} ({LABELS[tuned[0]]})" if tuned else ""
         cells = [str(interval([record[m] for record in own])) for m in measures]
-        rows.append([dataset, FORM_LABELS[form], f"{epochs[0]} to {epochs[-1]}", *cells, shown])
-    return ["data", "training", "best epochs", *names, "test log loss less that of the best tuner after 10 runs"], rows
+        rows.append([dataset, ONLINE_LABELS[tuner], f"{epochs[0]} to {epochs[-1]}", *cells, shown])
+    runs = 1 + max((record["run"] for record in table1), default=0)
+    last = f"test log loss less that of the best tuner after {runs} full runs"
+    return ["data", "training", "best epochs", *names, last], rows
 
 
 def best_tuned(table1: Sequence[Record], dataset: str, repeats: Sequence[int]) -> tuple[str, dict[int, float]] | None:
@@ -231,31 +247,32 @@ PARTS: dict[str, Any] = {"validation": "-", "test": "--", "train": ":"}  # and t
 
 
 def draw_figure3(records: Sequence[Record]) -> Figure:
-    """A row a data set: log loss by epoch (mean over seeds, band: all seeds), and the learned regularizers."""
+    """A row a data set: log loss by epoch (mean over repeats, band: all of them), and the learned regularizers."""
     datasets = list(dict.fromkeys(record["dataset"] for record in records))
-    forms = [form for form in FORMS if any(record["form"] == form for record in records)]
+    tuners = [tuner for tuner in ONLINE if any(record["tuner"] == tuner for record in records)]
     figure = Figure(figsize=(11, 4 * len(datasets) + 0.8), layout="constrained", facecolor="white")
     for (left, right), dataset in zip(figure.subplots(len(datasets), 2, squeeze=False), datasets, strict=True):
         own = [record for record in records if record["dataset"] == dataset]
-        for form in forms:
-            runs = [record for record in own if record["form"] == form]
+        for tuner in tuners:
+            runs = [record for record in own if record["tuner"] == tuner]
             for part, line in PARTS.items() if runs else ():
                 values = np.array([record["curves"][f"{part}_loss"] for record in runs])
-                left.plot(runs[0]["kept"], values.mean(axis=0), line, color=FORM_COLORS[form], linewidth=1.3)
+                left.plot(runs[0]["kept"], values.mean(axis=0), line, color=ONLINE_COLORS[tuner], linewidth=1.3)
                 if part == "validation":
                     low, high = values.min(axis=0), values.max(axis=0)
-                    left.fill_between(runs[0]["kept"], low, high, color=FORM_COLORS[form], alpha=0.12, linewidth=0)
-        left.set(xscale="log", xlabel="epoch", ylabel="log loss", title=dataset)
+                    left.fill_between(runs[0]["kept"], low, high, color=ONLINE_COLORS[tuner], alpha=0.12, linewidth=0)
+        band = "" if len(own) == len(tuners) else " (bands: all repeats, validation)"
+        left.set(xscale="log", xlabel=f"epoch{band}", ylabel="log loss", title=dataset)
         left.set_ylim(0, 2.2 * min(record["validation_loss"] for record in own))
-        shown = next((record for record in own if record["form"] == "calibrated"), None)
+        shown = next((record for record in own if record["tuner"] == "tuneloss"), None)
         for width, (epoch, r) in enumerate((shown or {"regularizers": {}})["regularizers"].items(), start=1):
-            color = FORM_COLORS["calibrated"]
+            color = ONLINE_COLORS["tuneloss"]
             right.plot(r["knots"], r["values"], linewidth=width, color=color, label=f"after {epoch} epochs")
-        right.set(xlabel="param", ylabel="r(param)", title="learned regularizer, calibrated, first seed")
+        right.set(xlabel="param", ylabel="r(param)", title="learned regularizer, calibrated, first repeat")
         right.legend(frameon=False, labelcolor=INK)
         style(left)
         style(right)
-    handles = [Line2D([], [], color=FORM_COLORS[form], label=FORM_LABELS[form]) for form in forms]
+    handles = [Line2D([], [], color=ONLINE_COLORS[tuner], label=ONLINE_LABELS[tuner]) for tuner in tuners]
     handles += [Line2D([], [], color=INK, linestyle=line, label=part) for part, line in PARTS.items()]
     figure.legend(handles=handles, frameon=False, labelcolor=INK, loc="outside lower center", ncols=4, fontsize=8)
     return figure

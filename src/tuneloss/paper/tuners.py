@@ -12,6 +12,7 @@ from tuneloss.baselines.optuna_search import OptunaSearch
 from tuneloss.baselines.random_search import RandomSearch
 from tuneloss.baselines.tunereg import TuneReg
 from tuneloss.errors import InvalidInput
+from tuneloss.report import figures
 
 
 class Tuner(Protocol):
@@ -51,9 +52,9 @@ LABELS = {
 }
 
 COLORS = {  # of Okabe and Ito: told apart without red and green; the same everywhere
-    "tuneloss": "#0072B2",
+    "tuneloss": figures.COLORS["TuneLoss"],
     "tuneloss-paper": "#56B4E9",
-    "random": "#7F7F7F",
+    "random": figures.COLORS["random search"],
     "gp-ei-mcmc": "#D55E00",
     "tunereg": "#009E73",
     "tpe": "#CC79A7",

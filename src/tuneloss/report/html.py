@@ -8,7 +8,7 @@ from html import escape
 
 STYLE = """
 :root { color-scheme: light dark; --ground: #ffffff; --ink: #1d2127; --soft: #5a626d; --grid: #dfe2e7;
-  --accent: #2f7ed8; }
+  --accent: #0072b2; }
 @media (prefers-color-scheme: dark) {
   :root { --ground: #14171b; --ink: #e6e9ed; --soft: #a3abb6; --grid: #363c45; --accent: #6aa9ee; } }
 * { box-sizing: border-box; }
