@@ -166,18 +166,20 @@ def draw_figure(records: Sequence[Record], path: Path) -> None:
     matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
+    from tuneloss.report.figures import COLORS, INK
+
     datasets = list(dict.fromkeys(r["dataset"] for r in records))
     figure, axes = plt.subplots(
         len(datasets), 2, figsize=(10, 3.6 * len(datasets)), squeeze=False, layout="constrained"
     )
     for (left, right), dataset in zip(axes, datasets, strict=True):
-        for method, color in ((PLAIN, "tab:gray"), (ONLINE, "tab:blue")):
+        for method, color in ((PLAIN, INK), (ONLINE, COLORS["TuneLoss"])):
             curves = np.array([r["test_curve"] for r in by_seed(records, dataset, method)])
             epochs = np.arange(1, curves.shape[1] + 1)
             left.plot(epochs, curves.mean(axis=0), color=color, label="no terms" if method == PLAIN else method)
             left.fill_between(epochs, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.2, lw=0)
         chosen = mean_interval([r["test_loss"] for r in by_seed(records, dataset, RANDOM)])[0]
-        left.axhline(chosen, color="tab:orange", ls="--", label=RANDOM)
+        left.axhline(chosen, color=COLORS["random search"], ls="--", label=RANDOM)
         left.set(title=dataset, xlabel="epoch", ylabel="test log loss")
         left.legend()
         for name, values in by_seed(records, dataset, ONLINE)[0]["weights"].items():
