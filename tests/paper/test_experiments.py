@@ -104,12 +104,14 @@ def test_what_is_in_the_file_is_not_run_again_and_longer_units_add_their_rest(tm
     path = tmp_path / "some" / "table1.jsonl"
     units = [Unit("table1", "digits", name, 0, 2) for name in ("random", "tuneloss")]
     seen = []
-    first = run_units(path, units, on_unit=lambda done, unit: seen.append((done, unit.tuner)))
-    assert sorted(seen) in ([(1, "random"), (2, "tuneloss")], [(1, "tuneloss"), (2, "random")])
+    first = run_units(path, units, on_unit=lambda done, unit: seen.append((done, unit and unit.tuner)))
+    assert seen[0] == (0, None)
+    assert seen[1:] in ([(1, "random"), (2, "tuneloss")], [(1, "tuneloss"), (2, "random")])
     before = path.read_text()
     with monkeypatch.context() as patch:
         patch.setattr(experiments, "run_unit", None)
-        assert run_units(path, units) == first
+        assert run_units(path, units, on_unit=lambda *seen_now: seen.append(seen_now)) == first
+        assert seen[-1] == (2, None)
         assert run_units(path, [Unit("table1", "digits", "random", 0, 1)]) == first[:1]
     longer = run_units(path, [Unit("table1", "digits", "random", 0, 3)])
     assert without_time(longer[:2]) == without_time(first[:2])

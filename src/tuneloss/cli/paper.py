@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -74,25 +73,17 @@ def save_both(figure: Figure, out: Path, name: str) -> None:
         console.print(f"Figure: {save(figure, out / f'{name}.{suffix}')}", highlight=False, soft_wrap=True)
 
 
-@contextmanager
-def units_bar(what: str, total: int) -> Iterator[Callable[[int, Any], None]]:
-    """A progress bar of units of work, with the time left."""
-    with progress_bar(what, total) as advance:
-        advance(0, "")
-        yield lambda done, unit: advance(done, f"{unit.dataset}, {unit.tuner}, repeat {unit.repeat}")
-
-
 def run_all(experiment: str, units: Sequence[Unit], results: Path, jobs: int | None, quick: bool) -> list[Record]:
     """Run what is not in the experiment's file yet, with a progress bar; the records of all units."""
     from tuneloss.paper.experiments import run_units
 
     path = results_file(results, experiment, (unit.dataset for unit in units), quick)
     ran: list[Unit] = []
-    with stoppable(f"what was done is in {results}"), units_bar(experiment, len(units)) as advance:
+    with stoppable(f"what was done is in {results}"), progress_bar(experiment, len(units)) as advance:
 
-        def on_unit(done: int, unit: Unit) -> None:
-            ran.append(unit)
-            advance(done, unit)
+        def on_unit(done: int, unit: Unit | None) -> None:
+            ran.extend([unit] if unit else [])
+            advance(done, f"{unit.dataset}, {unit.tuner}, repeat {unit.repeat}" if unit else "")
 
         records = run_units(path, units, jobs=jobs or cores(), on_unit=on_unit)
     if not ran:

@@ -72,16 +72,18 @@ def run_units(
     *,
     folder: str | None = None,
     jobs: int = 1,
-    on_unit: Callable[[int, Unit], object] = lambda done, unit: None,
+    on_unit: Callable[[int, Unit | None], object] = lambda done, unit: None,
 ) -> list[Record]:
     """The records of all units; those that are in the file with enough runs are not run again.
 
     A unit is added to the file when it is whole. Units run side by side, on this machine or a cluster (parallel.py).
 
-    on_unit: called with the number of units done, and the last of them.
+    on_unit: called with the number of units done, and the last of them; first with those in the file, and None.
     """
     there = _by_unit(read_records(path))
-    if any(len(there.get(unit.key, [])) < unit.runs for unit in units):
+    done = sum(len(there.get(unit.key, [])) >= unit.runs for unit in units)
+    on_unit(done, None)
+    if done < len(units):
         with writing(path) as append:
             there = _by_unit(read_records(path))
             missing = [unit for unit in units if len(there.get(unit.key, [])) < unit.runs]
