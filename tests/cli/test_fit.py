@@ -10,6 +10,7 @@ from sklearn.datasets import load_iris
 from sklearn.metrics import log_loss
 from typer.testing import CliRunner
 
+from tests.cli.commands import refused
 from tests.test_cli import tuneloss
 from tuneloss.cli import app
 from tuneloss.cli.compare import hold_out
@@ -30,14 +31,6 @@ def fitted(tmp_path_factory, flowers):
     folder = tmp_path_factory.mktemp("fit")
     flowers.to_csv(folder / "iris.csv", index=False)
     return folder, tuneloss("fit", "iris.csv", "--target", "kind", cwd=folder)
-
-
-def refused(*arguments) -> str:
-    """What is said where a command ends with exit code 1."""
-    done = CliRunner().invoke(app, [str(a) for a in arguments])
-    assert done.exit_code == 1, done.output
-    assert "Traceback" not in done.output
-    return " ".join(done.stderr.split())
 
 
 def test_fit_shows_a_table_and_writes_model_runs_and_report(fitted):
@@ -210,22 +203,12 @@ def test_other_bad_files_and_names(tmp_path, flowers):
         assert "too large" in refused("fit", tmp_path / "huge.csv", "--target", "kind", *out)
 
 
-def test_what_is_in_the_way_of_the_files_is_said(tmp_path, fitted):
-    (tmp_path / "out" / "model.npz").mkdir(parents=True)
-    assert "in which files can be written" in refused("fit", "iris", "--out", tmp_path / "out")
+def test_a_report_does_not_replace_its_journal(fitted):
     folder, _ = fitted
     runs = folder / "tuneloss-fit" / "runs.jsonl"
     before = runs.read_bytes()
     assert "must not replace its journal" in refused("report", runs, "--out", runs)
     assert runs.read_bytes() == before
-
-
-def test_what_a_kill_left_of_a_journal_is_no_hindrance(tmp_path):
-    for _ in range(2):
-        done = CliRunner().invoke(app, ["fit", "iris", "--out", str(tmp_path / "out"), "--json"])
-        assert done.exit_code == 0, done.output
-        last = (tmp_path / "out" / "runs.jsonl").read_bytes().splitlines(keepends=True)[-1]
-        (tmp_path / "out" / "runs.jsonl.next").write_bytes(last)
 
 
 def test_the_report_is_about_the_model_that_was_saved(fitted):

@@ -1,4 +1,4 @@
-"""What `tuneloss fit` does: three models on the same rows, and the files that are left of the tuned one."""
+"""What `tuneloss fit` does: three models on the same rows."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tuneloss.cli.tables import Data
-from tuneloss.core.journal import Journal, remove_journal
 from tuneloss.core.progress import progress_bar
-from tuneloss.core.runs import Run
 from tuneloss.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -122,39 +119,6 @@ def _quality_of_run(run: Any, folds: Sequence[Any], classes: Any, rows: Rows) ->
     pairs = zip(folds, run.fits, strict=True)
     each = [_quality(np.exp(predicted(fold.data, one.params, rows.x_test)), classes, rows) for fold, one in pairs]
     return {name: float(np.mean([quality[name] for quality in each])) for name in MEASURES}
-
-
-def write(out: Path, data: Data, rows: Rows, found: Compared) -> dict[str, Path]:
-    """Write model, runs and report into the folder; the path of each."""
-    from tuneloss.report.runs_info import read_runs
-    from tuneloss.report.runs_page import write_runs_report
-    from tuneloss.sklearn.saved import SavedModel
-
-    tuned, title = found.tuned, f"{data.title}: {rows}"
-    about = {"title": title, "weights": tuned.loss_weights_, "results": found.results[TUNED]}
-    saved = SavedModel(data.names, rows.mean, rows.scale, tuned.coef_, tuned.intercept_, tuned.classes_, about)
-    try:
-        model = saved.save(out / "model.npz")
-        runs = _write_journal(out / "runs.jsonl", title, found)
-        return {"model": model, "runs": runs, "report": write_runs_report(read_runs(runs), out / "report.html")}
-    except OSError as reason:
-        raise InvalidInput(f"--out must be a folder in which files can be written: {reason}.") from None
-
-
-def _write_journal(path: Path, title: str, found: Compared) -> Path:
-    """The runs of the search as a journal; one that is there is replaced."""
-    from tuneloss.sklearn.search import whole_box
-
-    remove_journal(path)
-    reference = {name: {m: values[m] for m in MEASURES} for name, values in found.results.items()}
-    chosen = found.tuned.best_run_
-    growth = found.tuned.loss_weights_["l2"] / found.tuned.history_[chosen]["weights"]["l2"]
-    note = f"The saved model was fitted to all training examples, with l1 and l2 {growth:.4g} times as large."
-    header = {"title": title, "reference": reference, "chosen": chosen, "note": note, "epsilon": "inf"}
-    journal = Journal(path, {"box": whole_box().state_dict(), **header})
-    for i, (run, known) in enumerate(zip(found.tuned.history_, found.by_run, strict=True)):
-        journal.append(Run(i, run["weights"], run["observation"], info=known).to_dict())
-    return path
 
 
 @contextmanager

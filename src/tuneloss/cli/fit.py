@@ -9,9 +9,10 @@ from typing import Annotated
 
 import typer
 
-from tuneloss.cli.compare import MEASURES, compare, hold_out, write
+from tuneloss.cli.compare import MEASURES, compare, hold_out
 from tuneloss.cli.shown import console, make_folder, show, stoppable
 from tuneloss.cli.tables import DataArgument, MaxGb, check_labels, read
+from tuneloss.cli.written import check_replaceable, write
 from tuneloss.errors import InvalidInput
 
 Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; again for more.")]
@@ -31,11 +32,13 @@ def fit(
 
     A part of the rows is held out to test; inputs are standardised. The table compares the tuned model with one without
     a regularizer and with a path of ten L2 fits in 5-fold cross-validation. The model is saved as model.npz (NumPy's
-    format, read without pickle; see `tuneloss predict`), the runs as runs.jsonl, and the report as report.html.
+    format, read without pickle; see `tuneloss predict`), the runs as runs.jsonl, and the report as report.html. Files
+    of these names are replaced if an earlier `tuneloss fit` wrote them; in a folder with others it refuses to start.
 
     An npz file has inputs in `features` or `X`, and labels in `labels` or `y`.
     """
     with stoppable():
+        check_replaceable(out)
         given = read(data, target, drop or [], max_gb)
         if given.y is None:
             raise InvalidInput("`tuneloss fit` needs labels; found none. Name them: --target")

@@ -1,0 +1,82 @@
+"""The files of `tuneloss fit`: which of those in a folder it may replace, and how they are written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tuneloss.cli.compare import MEASURES, TUNED, Compared, Rows
+from tuneloss.cli.tables import Data
+from tuneloss.core.journal import Journal, read_lines, remove_journal
+from tuneloss.core.runs import Run
+from tuneloss.errors import InvalidInput, JournalError
+
+MODEL, RUNS, REPORT = "model.npz", "runs.jsonl", "report.html"
+
+
+def check_replaceable(out: Path) -> None:
+    """Raise if the folder has a file of a name that `tuneloss fit` writes, but that it did not write."""
+    for name, ours in {RUNS: _is_our_journal, MODEL: _is_our_model, REPORT: _is_beside_runs}.items():
+        path = out / name
+        if os.path.lexists(path) and not ours(path):
+            raise InvalidInput(
+                f"`tuneloss fit` replaces only what it wrote; found {path}, which is something else. "
+                "Choose another folder: --out"
+            )
+
+
+def _is_our_journal(path: Path) -> bool:
+    """That of a LossTuner has neither models to compare with nor a chosen run."""
+    try:
+        header, _ = read_lines(path)
+    except JournalError:
+        return False
+    return {"reference", "chosen"} <= set(header)
+
+
+def _is_our_model(path: Path) -> bool:
+    from tuneloss.sklearn.saved import load_model
+
+    try:
+        load_model(path)
+    except InvalidInput:
+        return False
+    return True
+
+
+def _is_beside_runs(path: Path) -> bool:
+    """A page does not say who wrote it; but `tuneloss fit` writes it beside its journal."""
+    return path.is_file() and path.with_name(RUNS).exists()
+
+
+def write(out: Path, data: Data, rows: Rows, found: Compared) -> dict[str, Path]:
+    """Write model, runs and report into the folder; the path of each."""
+    from tuneloss.report.runs_info import read_runs
+    from tuneloss.report.runs_page import write_runs_report
+    from tuneloss.sklearn.saved import SavedModel
+
+    tuned, title = found.tuned, f"{data.title}: {rows}"
+    about = {"title": title, "weights": tuned.loss_weights_, "results": found.results[TUNED]}
+    saved = SavedModel(data.names, rows.mean, rows.scale, tuned.coef_, tuned.intercept_, tuned.classes_, about)
+    try:
+        model = saved.save(out / MODEL)
+        runs = _write_journal(out / RUNS, title, found)
+        return {"model": model, "runs": runs, "report": write_runs_report(read_runs(runs), out / REPORT)}
+    except OSError as reason:
+        raise InvalidInput(f"--out must be a folder in which files can be written: {reason}.") from None
+
+
+def _write_journal(path: Path, title: str, found: Compared) -> Path:
+    """The runs of the search as a journal; one that is there is replaced."""
+    from tuneloss.sklearn.search import whole_box
+
+    remove_journal(path)
+    reference = {name: {m: values[m] for m in MEASURES} for name, values in found.results.items()}
+    chosen = found.tuned.best_run_
+    growth = found.tuned.loss_weights_["l2"] / found.tuned.history_[chosen]["weights"]["l2"]
+    note = f"The saved model was fitted to all training examples, with l1 and l2 {growth:.4g} times as large."
+    header = {"title": title, "reference": reference, "chosen": chosen, "note": note, "epsilon": "inf"}
+    journal = Journal(path, {"box": whole_box().state_dict(), **header})
+    for i, (run, known) in enumerate(zip(found.tuned.history_, found.by_run, strict=True)):
+        journal.append(Run(i, run["weights"], run["observation"], info=known).to_dict())
+    return path
