@@ -1,6 +1,7 @@
 """`tuneloss fit`, `predict` and `report`, as a user runs them; and what they refuse before any work is done."""
 
 import json
+import os
 import re
 
 import numpy as np
@@ -203,12 +204,18 @@ def test_other_bad_files_and_names(tmp_path, flowers):
         assert "too large" in refused("fit", tmp_path / "huge.csv", "--target", "kind", *out)
 
 
-def test_a_report_does_not_replace_its_journal(fitted):
+@pytest.mark.parametrize("link", [None, os.symlink, os.link])
+def test_what_is_read_is_not_replaced(fitted, tmp_path, link):
+    """A journal by its report, a model or a table by predictions; also under another name."""
     folder, _ = fitted
-    runs = folder / "tuneloss-fit" / "runs.jsonl"
-    before = runs.read_bytes()
-    assert "must not replace its journal" in refused("report", runs, "--out", runs)
-    assert runs.read_bytes() == before
+    runs, model, table = (folder / name for name in ("tuneloss-fit/runs.jsonl", "tuneloss-fit/model.npz", "iris.csv"))
+    predict = ["predict", model, table]
+    for path, call in ((runs, ["report", runs]), (model, predict), (table, predict)):
+        out, before = path if link is None else tmp_path / path.name, path.read_bytes()
+        if link is not None:
+            link(path, out)
+        assert f"must not replace what is read; found {out}, the same file" in refused(*call, "--out", out)
+        assert path.read_bytes() == before
 
 
 def test_the_report_is_about_the_model_that_was_saved(fitted):

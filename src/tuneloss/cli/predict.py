@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuneloss.cli.shown import console, stoppable
+from tuneloss.cli.shown import console, keep_apart, stoppable
 from tuneloss.cli.tables import DataArgument, MaxGb, read
 from tuneloss.errors import InvalidInput
 
@@ -32,6 +32,8 @@ def predict(
     with stoppable():
         from tuneloss.sklearn.saved import load_model
 
+        if out is not None:
+            keep_apart(out, model, Path(data))
         known = load_model(model)
         given = _inputs(known, data, max_gb)
         lines = _csv_lines(known, known.probabilities(given))

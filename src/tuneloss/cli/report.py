@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tuneloss.cli.shown import console, stoppable
+from tuneloss.cli.shown import console, keep_apart, stoppable
 from tuneloss.errors import InvalidInput
 
 
@@ -26,8 +26,7 @@ def report(
 
         info = read_runs(run)
         out = out or run.with_suffix(".html")
-        if out.resolve() == run.resolve():
-            raise InvalidInput(f"The report must not replace its journal; found {run} for both. Name another: --out")
+        keep_apart(out, run)
         try:
             page = write_runs_report(info, out)
         except OSError as reason:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from tuneloss.errors import TuneLossError
+from tuneloss.errors import InvalidInput, TuneLossError
 
 console = Console()
 _debug = False
@@ -70,3 +71,12 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as reason:
         raise typer.BadParameter(f"must be a folder that can be written: {reason}", param_hint="--out") from None
+
+
+def keep_apart(out: Path, *read: Path) -> None:
+    """Raise if the file to write is one that is read, by whatever path."""
+    for path in read:
+        if os.path.exists(out) and os.path.exists(path) and os.path.samefile(out, path):
+            raise InvalidInput(
+                f"--out must not replace what is read; found {out}, the same file as {path}. Name another."
+            )
