@@ -18,6 +18,7 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 
 import argparse
+import inspect
 import multiprocessing
 import time
 import warnings
@@ -26,16 +27,19 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 from sklearn.datasets import load_breast_cancer, load_digits
-from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.preprocessing import StandardScaler
 
+from tuneloss.cli.compare import l2_path
 from tuneloss.sklearn import TunedLogisticRegression
 
 TABLES = {"digits": load_digits, "breast_cancer": load_breast_cancer}
 IMAGES = ("tf_flowers", "nct_crc_he_3class", "oxford_iiit_pet", "caltech101")
 CS, RATIOS = np.logspace(-4, 4, 10), (0.25, 0.5, 0.75)
+OLD = inspect.signature(LogisticRegression).parameters["penalty"].default == "l2"  # scikit-learn before 1.8
+ELASTIC = {"penalty": "elasticnet"} if OLD else {}
 METHODS = {
     "cv": "LogisticRegressionCV",  # always there: the others are compared with it
     "runs": "TunedLogisticRegression",
@@ -65,11 +69,9 @@ def make(method: str, repeat: int):
         return TunedLogisticRegression(strategy=method, random_state=repeat)
     if method in ("cv", "between"):
         cs = CS if method == "cv" else CS * np.sqrt(CS[1] / CS[0])
-        return LogisticRegressionCV(
-            Cs=cs, l1_ratios=(0,), scoring="neg_log_loss", max_iter=1000, use_legacy_attributes=False
-        )
+        return l2_path(Cs=cs)
     grid = {"C": CS, "l1_ratio": RATIOS}
-    return GridSearchCV(LogisticRegression(solver="saga", max_iter=100), grid, scoring="neg_log_loss", cv=5)
+    return GridSearchCV(LogisticRegression(solver="saga", max_iter=100, **ELASTIC), grid, scoring="neg_log_loss", cv=5)
 
 
 def measure(method: str, name: str, repeat: int) -> tuple[float, float, float, float]:
@@ -80,7 +82,7 @@ def measure(method: str, name: str, repeat: int) -> tuple[float, float, float, f
     if method == "grid" and name in IMAGES:
         fold = np.random.default_rng(0).random(len(y)) < 0.8
         for c in CS[[2, 5, 8]]:
-            LogisticRegression(solver="saga", max_iter=100, C=c, l1_ratio=0.5).fit(x[fold], y[fold])
+            LogisticRegression(solver="saga", max_iter=100, C=c, l1_ratio=0.5, **ELASTIC).fit(x[fold], y[fold])
         seconds = (time.perf_counter() - start) / 3 * len(CS) * len(RATIOS) * 5
         return np.nan, np.nan, seconds, np.nan
     model = make(method, repeat).fit(x, y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -71,7 +72,7 @@ class Compared:
 
 def compare(rows: Rows, seed: int) -> Compared:
     """Fit a model without a regularizer, the best of a path of L2, and the tuned one, with a progress bar."""
-    from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+    from sklearn.linear_model import LogisticRegression
 
     from tuneloss.sklearn import TunedLogisticRegression
 
@@ -79,9 +80,7 @@ def compare(rows: Rows, seed: int) -> Compared:
     tuned = TunedLogisticRegression(random_state=seed)
     models = {
         PLAIN: LogisticRegression(C=np.inf, max_iter=1000),
-        L2_PATH: LogisticRegressionCV(
-            cv=n_folds, l1_ratios=(0,), scoring="neg_log_loss", max_iter=1000, use_legacy_attributes=False
-        ),
+        L2_PATH: l2_path(cv=n_folds),
         TUNED: tuned,
     }
     by_run: list[Quality] = []
@@ -103,6 +102,15 @@ def compare(rows: Rows, seed: int) -> Compared:
             results[name] = _quality(model.predict_proba(rows.x_test), model.classes_, rows) | {"seconds": seconds}
         advance(2 + tuned.max_runs, "done")
     return Compared(tuned, by_run, results)
+
+
+def l2_path(**options: Any) -> Any:
+    """LogisticRegressionCV with L2 alone, chosen by log loss, said as the installed scikit-learn wants it said."""
+    from sklearn.linear_model import LogisticRegressionCV
+
+    if "use_legacy_attributes" in inspect.signature(LogisticRegressionCV).parameters:  # from 1.8 on; L2 before
+        options |= {"l1_ratios": (0,), "use_legacy_attributes": False}
+    return LogisticRegressionCV(scoring="neg_log_loss", max_iter=1000, **options)
 
 
 def _quality(p: Any, classes: Any, rows: Rows) -> Quality:
