@@ -15,7 +15,8 @@ from tests.cli.commands import refused
 from tests.test_cli import tuneloss
 from tuneloss.cli import app
 from tuneloss.cli.compare import hold_out
-from tuneloss.cli.tables import Data, read
+from tuneloss.cli.data import Data
+from tuneloss.cli.sources import read
 from tuneloss.sklearn.saved import load_model
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tuneloss.cli.tables import Data
+from tuneloss.cli.data import Data
 from tuneloss.core.progress import progress_bar
 from tuneloss.errors import InvalidInput
 

@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from tuneloss.cli.compare import MEASURES, compare, hold_out
+from tuneloss.cli.data import check_labels
 from tuneloss.cli.shown import console, make_folder, show, stoppable
-from tuneloss.cli.tables import DataArgument, MaxGb, check_labels, read
+from tuneloss.cli.sources import DataArgument, MaxGb, read
 from tuneloss.cli.written import check_replaceable, write
 from tuneloss.errors import InvalidInput
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tuneloss.cli.shown import console, keep_apart, stoppable
-from tuneloss.cli.tables import DataArgument, MaxGb, read
+from tuneloss.cli.sources import DataArgument, MaxGb, read
 from tuneloss.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -1,147 +1,25 @@
-"""Data for `tuneloss fit` and `tuneloss predict`: read, and checked before any work is done."""
+"""Data from a CSV or Parquet file: inputs and labels are columns."""
 
 from __future__ import annotations
 
-import os
-import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
+from tuneloss.cli.data import Data
 from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
 
-EMBEDDED = ("digits", "iris", "wine", "breast_cancer")
-INPUTS, TARGETS = ("features", "X", "x"), ("labels", "y", "target")  # names of arrays in an npz file
-DataArgument = Annotated[
-    str, typer.Argument(help=f"CSV, Parquet or npz file, or an embedded set: {', '.join(EMBEDDED)}.")
-]
-MaxGb = Annotated[float, typer.Option(min=0.001, help="Largest file that is read.")]
-FEWEST = 3  # rows of a class: one each to train, to validate and to test
 
-
-@dataclass(frozen=True, eq=False)
-class Data:
-    """Inputs (N, D) with their names, and labels (N,) if there are any."""
-
-    title: str
-    names: tuple[str, ...]
-    x: Array
-    y: NDArray[Any] | None
-
-    def __post_init__(self) -> None:
-        if self.x.size == 0:
-            raise InvalidInput(f"{self.title} must have rows and input columns; found shape {self.x.shape}.")
-        bad = ~np.isfinite(self.x)
-        if bad.any():
-            worst = int(np.argmax(bad.sum(axis=0)))
-            row = int(np.argmax(bad[:, worst])) + 1
-            raise InvalidInput(
-                f"All inputs must be finite numbers; {self.title} has {int(bad.sum())} missing or infinite values, the "
-                f"first in column {self.names[worst]!r} at row {row}. Fill them in, or leave the column out."
-            )
-
-
-def read(
-    source: str, target: str | None, drop: Sequence[str], max_gb: float, *, only: Sequence[str] | None = None
-) -> Data:
-    """An embedded set by name, or a CSV, Parquet or npz file.
-
-    target: the column of labels; None to have none. only: the columns that are wanted, if they are there.
-    """
-    if source in EMBEDDED and not Path(source).exists():
-        for name in [*([target] if target else []), *drop]:
-            raise InvalidInput(f"The embedded set {source} knows its target and inputs; found {name!r}. Leave it out.")
-        return _embedded(source)
-    path = Path(source)
-    try:
-        size = path.stat().st_size
-    except OSError as reason:
-        raise InvalidInput(
-            f"DATA must be a CSV, Parquet or npz file, or one of {', '.join(EMBEDDED)}; {source!r}: {reason.strerror}."
-        ) from None
-    if not path.is_file() or not os.access(path, os.R_OK):
-        raise InvalidInput(f"DATA must be a file that can be read; found {source!r}.")
-    if size > max_gb * 1e9:
-        raise InvalidInput(
-            f"DATA must have at most {max_gb:g} GB, since all of it is held in memory; {source!r} has {size / 1e9:.2g} "
-            "GB. Take a part of its rows, or raise --max-gb."
-        )
-    if path.suffix.lower() == ".npz":
-        return _npz(path, target, drop)
+def read_table(path: Path, target: str | None, drop: Sequence[str], only: Sequence[str] | None) -> Data:
+    """Inputs, and labels unless the target is None."""
     table = _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _csv(path)
     if only is not None:
         table = table.select([name for name in table.column_names if name in only])
-    return _table(path.name, table, target, drop)
-
-
-def check_labels(y: NDArray[Any], title: str) -> None:
-    """Raise unless they are classes, each with enough rows."""
-    classes, counts = np.unique(y, return_counts=True)
-    if len(y) < 2 * FEWEST:
-        raise InvalidInput(f"{title} must have at least {2 * FEWEST} rows; found {len(y)}.")
-    if len(classes) < 2:
-        raise InvalidInput(f"The target must have at least 2 classes; found one, {classes[0]!s}, in {len(y)} rows.")
-    if y.dtype.kind == "f" and (y != np.round(y)).any():
-        raise InvalidInput(
-            f"The target must hold classes; found {len(classes)} different numbers such as {classes[0]:g} and "
-            f"{classes[1]:g}. tuneloss fit is for classification: put them into classes first."
-        )
-    if len(classes) > len(y) / 2:
-        raise InvalidInput(
-            f"The target must hold classes; found {len(classes)} different values in {len(y)} rows. An identifier?"
-        )
-    if counts.min() < FEWEST:
-        few = [f"{c!s} ({n})" for c, n in zip(classes, counts, strict=True) if n < FEWEST]
-        raise InvalidInput(
-            f"Each class must have at least {FEWEST} rows, to train, to validate and to test; found fewer for "
-            f"{', '.join(few[:5])}{' and others' if len(few) > 5 else ''}. Join them with others, or leave them out."
-        )
-
-
-def _embedded(name: str) -> Data:
-    from sklearn import datasets
-
-    found = getattr(datasets, f"load_{name}")()
-    names = tuple(str(n) for n in found.feature_names)
-    labels = np.asarray(found.target_names)[found.target]
-    return Data(name, names, np.asarray(found.data, dtype=np.float64), labels)
-
-
-def _npz(path: Path, target: str | None, drop: Sequence[str]) -> Data:
-    try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as reason:
-        raise InvalidInput(f"{path} must be an npz file without pickled objects; {reason}.") from None
-    inputs = next((arrays[name] for name in INPUTS if name in arrays), None)
-    if inputs is None or inputs.ndim != 2 or inputs.dtype.kind not in "biuf":
-        raise InvalidInput(
-            f"{path} must hold numbers (N, D) in an array named {' or '.join(INPUTS)}; found {_shapes(arrays)}."
-        )
-    if drop:
-        raise InvalidInput(f"--drop names columns of a table; {path} has arrays without column names.")
-    labels = None
-    if target is not None:
-        wanted = [target] if target in arrays else [name for name in TARGETS if name in arrays and target == ""]
-        if not wanted or arrays[wanted[0]].shape != (len(inputs),):
-            raise InvalidInput(
-                f"--target must name an array of {len(inputs)} labels in {path}; found {_shapes(arrays)}."
-            )
-        labels = arrays[wanted[0]]
-        if labels.dtype.kind not in "biufU" or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
-            raise InvalidInput(f"Labels must be finite numbers or text; {wanted[0]} of {path} has type {labels.dtype}.")
-    names = tuple(f"x{j}" for j in range(inputs.shape[1]))
-    return Data(path.name, names, inputs.astype(np.float64), labels)
-
-
-def _shapes(arrays: dict[str, NDArray[Any]]) -> str:
-    return ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "no arrays"
+    return _data(path.name, table, target, drop)
 
 
 def _csv(path: Path) -> Any:
@@ -166,7 +44,7 @@ def _parquet(path: Path) -> Any:
         raise InvalidInput(f"{path} must be a Parquet file; {reason}.") from None
 
 
-def _table(title: str, table: Any, target: str | None, drop: Sequence[str]) -> Data:
+def _data(title: str, table: Any, target: str | None, drop: Sequence[str]) -> Data:
     columns = list(table.column_names)
     twice = sorted({name for name in columns if columns.count(name) > 1})
     if twice:

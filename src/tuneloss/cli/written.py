@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from tuneloss.cli.compare import MEASURES, TUNED, Compared, Rows
-from tuneloss.cli.tables import Data
+from tuneloss.cli.data import Data
 from tuneloss.core.journal import Journal, read_lines, remove_journal
 from tuneloss.core.runs import Run
 from tuneloss.errors import InvalidInput, JournalError

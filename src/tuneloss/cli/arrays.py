@@ -1,0 +1,48 @@
+"""Data from an npz file: inputs and labels are arrays."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuneloss.cli.data import Data
+from tuneloss.errors import InvalidInput
+
+INPUTS, TARGETS = ("features", "X", "x"), ("labels", "y", "target")  # names of arrays
+
+
+def read_npz(path: Path, target: str | None, drop: Sequence[str]) -> Data:
+    """Inputs, and labels unless the target is None."""
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as reason:
+        raise InvalidInput(f"{path} must be an npz file without pickled objects; {reason}.") from None
+    inputs = next((arrays[name] for name in INPUTS if name in arrays), None)
+    if inputs is None or inputs.ndim != 2 or inputs.dtype.kind not in "biuf":
+        raise InvalidInput(
+            f"{path} must hold numbers (N, D) in an array named {' or '.join(INPUTS)}; found {_shapes(arrays)}."
+        )
+    if drop:
+        raise InvalidInput(f"--drop names columns of a table; {path} has arrays without column names.")
+    labels = None
+    if target is not None:
+        wanted = [target] if target in arrays else [name for name in TARGETS if name in arrays and target == ""]
+        if not wanted or arrays[wanted[0]].shape != (len(inputs),):
+            raise InvalidInput(
+                f"--target must name an array of {len(inputs)} labels in {path}; found {_shapes(arrays)}."
+            )
+        labels = arrays[wanted[0]]
+        if labels.dtype.kind not in "biufU" or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
+            raise InvalidInput(f"Labels must be finite numbers or text; {wanted[0]} of {path} has type {labels.dtype}.")
+    names = tuple(f"x{j}" for j in range(inputs.shape[1]))
+    return Data(path.name, names, inputs.astype(np.float64), labels)
+
+
+def _shapes(arrays: dict[str, NDArray[Any]]) -> str:
+    return ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "no arrays"
