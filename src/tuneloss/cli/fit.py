@@ -16,7 +16,9 @@ from tuneloss.cli.sources import DataArgument, MaxGb, read
 from tuneloss.cli.written import check_replaceable, write
 from tuneloss.errors import InvalidInput
 
-Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; again for more.")]
+Drop = Annotated[
+    list[str] | None, typer.Option(help="A column to leave out; again for more. '' is one without a name.")
+]
 
 
 def fit(
@@ -36,7 +38,8 @@ def fit(
     format, read without pickle; see `tuneloss predict`), the runs as runs.jsonl, and the report as report.html. Files
     of these names are replaced if an earlier `tuneloss fit` wrote them; in a folder with others it refuses to start.
 
-    An npz file has inputs in `features` or `X`, and labels in `labels` or `y`.
+    All columns of a table but the target are inputs; the index that pandas writes into a Parquet file is not. An npz
+    file has inputs in `features` or `X`, and labels in `labels` or `y`.
     """
     with stoppable():
         check_replaceable(out)

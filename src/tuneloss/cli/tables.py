@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneloss.cli.data import Data
+from tuneloss.cli.shown import note
 from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
 
@@ -18,8 +20,12 @@ def read_table(path: Path, target: str | None, drop: Sequence[str], only: Sequen
     """Inputs, and labels unless the target is None."""
     table = _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _csv(path)
     if only is not None:
-        table = table.select([name for name in table.column_names if name in only])
-    return _data(path.name, table, target, drop)
+        return _data(path.name, table.select([name for name in table.column_names if name in only]), target, drop, [])
+    index = [name for name in _index(table) if name not in (target, *drop)]
+    if index:
+        shown = ", ".join(map(repr, index))
+        note(f"Not an input: the pandas index {shown} of {path.name} (reset_index() would make it one).")
+    return _data(path.name, table, target, drop, index)
 
 
 def _csv(path: Path) -> Any:
@@ -44,19 +50,31 @@ def _parquet(path: Path) -> Any:
         raise InvalidInput(f"{path} must be a Parquet file; {reason}.") from None
 
 
-def _data(title: str, table: Any, target: str | None, drop: Sequence[str]) -> Data:
-    columns = list(table.column_names)
+def _index(table: Any) -> list[str]:
+    """The columns that pandas wrote as an index."""
+    said = (table.schema.pandas_metadata or {}).get("index_columns", [])  # a dict stands for 0, 1, 2, ...: no column
+    return [name for name in table.column_names if name in said or re.fullmatch(r"__index_level_\d+__", name)]
+
+
+def _data(title: str, table: Any, target: str | None, drop: Sequence[str], index: Sequence[str]) -> Data:
+    for name in [*([target] if target else []), *drop]:
+        if name not in table.column_names:
+            known = ", ".join(map(repr, table.column_names[:20]))
+            raise InvalidInput(f"{title} has no column {name!r}; it has {known}.")
+    if target and target in drop:
+        raise InvalidInput(f"--target and --drop must name different columns; found {target!r} for both.")
+    columns = [name for name in table.column_names if name not in (*drop, *index)]
+    if "" in columns and target is not None:
+        raise InvalidInput(
+            f"Each column must have a name; number {table.column_names.index('') + 1} of {title} has none. If it is "
+            "the index that pandas wrote, save the table with index=False, or leave it out: --drop ''"
+        )
     twice = sorted({name for name in columns if columns.count(name) > 1})
     if twice:
         raise InvalidInput(f"Columns must have different names; {title} has {twice[0]!r} twice. Is there a first line?")
-    for name in [*([target] if target else []), *drop]:
-        if name not in columns:
-            raise InvalidInput(f"{title} has no column {name!r}; it has {', '.join(map(repr, columns[:20]))}.")
-    if target in drop:
-        raise InvalidInput(f"--target and --drop must name different columns; found {target!r} for both.")
     if target == "":
-        raise InvalidInput(f"Which column of {title} is to be predicted? Name it: --target {columns[-1]}")
-    names = tuple(name for name in columns if name != target and name not in drop)
+        raise InvalidInput(f"Which column of {title} is to be predicted? Name it: --target {' '.join(columns[-1:])}")
+    names = tuple(name for name in columns if name != target)
     found = [_numbers(title, name, table[name]) for name in names]
     x = np.column_stack(found) if found else np.zeros((len(table), 0))
     return Data(title, names, x, None if target is None else _labels(title, target, table[target]))
