@@ -165,6 +165,12 @@ def test_models_are_checked(tmp_path, fitted, flowers):
     parts = dict(np.load(good))
     np.savez(tmp_path / "cut.npz", **(parts | {"coef": parts["coef"][:, :2]}))
     assert "fitting shapes" in refused("predict", tmp_path / "cut.npz", "iris")
+    np.savez(tmp_path / "one.npz", **(parts | {"classes": np.array("a")}))
+    assert "fitting shapes" in refused("predict", tmp_path / "one.npz", "iris")
+    (tmp_path / "empty.npz").write_bytes(b"")
+    assert "saved; found another or a damaged file, of 0 bytes" in refused("predict", tmp_path / "empty.npz", "iris")
+    np.savez(tmp_path / "deep.npz", **(parts | {"about": np.array("[" * 100_000)}))
+    assert "must be a model" in refused("predict", tmp_path / "deep.npz", "iris")
     np.savez(tmp_path / "new.npz", **(parts | {"version": np.array(2)}))
     assert "format version 1; found 2" in refused("predict", tmp_path / "new.npz", "iris")
     flowers.drop(columns=["sepal width"]).to_csv(tmp_path / "less.csv", index=False)
@@ -195,8 +201,12 @@ def test_other_bad_files_and_names(tmp_path, flowers):
     same = ("--target", "kind", "--drop", "kind", *out)
     assert "found 'kind' for both" in refused("fit", tmp_path / "iris.csv", *same)
     assert "knows its target and inputs; found 'kind'" in refused("fit", "iris", "--target", "kind", *out)
-    (tmp_path / "cut.npz").write_bytes(b"PK\x03\x04 cut short")
-    assert "must be an npz file" in refused("fit", tmp_path / "cut.npz", *out)
+    for content in (b"PK\x03\x04 cut short", b"", b"\x80\x04]\x94."):  # the last is a pickle
+        (tmp_path / "cut.npz").write_bytes(content)
+        message = refused("fit", tmp_path / "cut.npz", *out)
+        assert "must be an npz file" in message
+        assert "allow_pickle" not in message
+    assert "--seed" in refused("fit", "iris", "--seed", 2**32, *out, code=2)
     np.savez(tmp_path / "complex.npz", X=np.zeros((9, 2)), y=np.zeros(9, dtype=complex))
     assert "finite numbers or text" in refused("fit", tmp_path / "complex.npz", *out)
     huge = pd.DataFrame({"x": 1e200 * np.arange(20.0), "kind": np.arange(20) % 2})

@@ -2,10 +2,13 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from tests.cli.commands import refused
 from tuneloss.cli.sources import read
+from tuneloss.errors import InvalidInput
 
 
 @pytest.fixture
@@ -47,3 +50,23 @@ def test_a_column_without_a_name_is_refused_unless_it_is_dropped(tmp_path, frame
     assert read(str(path), "kind", [""], 1.0).names == ("x", "z")
     assert "Name it: --target kind" in refused("fit", path, "--drop", "", "--out", tmp_path / "out")
     assert read(str(path), None, [], 1.0, only=["x"]).names == ("x",)
+
+
+def test_a_column_that_a_model_asks_for_must_be_there_once(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x,x,note,note\n1,2,a,b\n")
+    with pytest.raises(InvalidInput, match=r"t\.csv has 'x' twice"):
+        read(str(path), None, [], 1.0, only=["x"])
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_labels_must_be_finite(tmp_path, bad):
+    columns = {"x": np.arange(9.0), "kind": np.array([0.0, 1.0, bad] * 3)}
+    parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
+    assert f"has {bad}. Leave" in refused("fit", tmp_path / "t.parquet", "--target", "kind", "--out", tmp_path / "out")
+
+
+def test_labels_that_are_too_large_to_be_told_apart_are_refused(tmp_path):
+    pd.DataFrame({"x": np.arange(12.0), "kind": [1e20, 2e20] * 6}).to_csv(tmp_path / "t.csv", index=False)
+    message = refused("fit", tmp_path / "t.csv", "--target", "kind", "--out", tmp_path / "out")
+    assert "found 2e+20 and 1e+20. Write them as text" in message

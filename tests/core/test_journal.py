@@ -87,6 +87,7 @@ DAMAGE = [
     (lambda text: "".join(text.splitlines(keepends=True)[::2]), "line 2 is not"),
     (lambda text: text + "nonsense\n", "line 5 is not"),
     (lambda text: text + "[1]\n", "line 5 is not"),
+    (lambda text: text + "[" * 100_000 + "\n", "line 5 is not"),
     (lambda text: "\n" + text, "line 1 is not"),
 ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,9 @@ INPUTS, TARGETS = ("features", "X", "x"), ("labels", "y", "target")  # names of 
 
 def read_npz(path: Path, target: str | None, drop: Sequence[str]) -> Data:
     """Inputs, and labels unless the target is None."""
-    try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as reason:
-        raise InvalidInput(f"{path} must be an npz file without pickled objects; {reason}.") from None
+    from tuneloss.sklearn.saved import read_arrays
+
+    arrays = read_arrays(path, "an npz file without pickled objects")
     inputs = next((arrays[name] for name in INPUTS if name in arrays), None)
     if inputs is None or inputs.ndim != 2 or inputs.dtype.kind not in "biuf":
         raise InvalidInput(

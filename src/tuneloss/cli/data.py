@@ -12,6 +12,7 @@ from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
 
 FEWEST = 3  # rows of a class: one each to train, to validate and to test
+LARGEST = 2.0**53  # up to which a float tells each whole number from the next
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,11 @@ def check_labels(y: NDArray[Any], title: str) -> None:
         raise InvalidInput(
             f"The target must hold classes; found {len(classes)} different numbers such as {classes[0]:g} and "
             f"{classes[1]:g}. tuneloss fit is for classification: put them into classes first."
+        )
+    if y.dtype.kind == "f" and (np.abs(y) > LARGEST).any():
+        raise InvalidInput(
+            f"Labels that are numbers must be whole and at most {LARGEST:g} in size; found {classes[-1]:g} and "
+            f"{classes[0]:g}. Write them as text."
         )
     if len(classes) > len(y) / 2:
         raise InvalidInput(

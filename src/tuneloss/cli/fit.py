@@ -27,7 +27,7 @@ def fit(
     out: Annotated[Path, typer.Option(help="Folder for model.npz, runs.jsonl and report.html.")] = Path("tuneloss-fit"),
     drop: Drop = None,
     test_fraction: Annotated[float, typer.Option(min=0.05, max=0.9, help="Part of the rows that only tests.")] = 0.25,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the splits.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the splits.")] = 0,
     max_gb: MaxGb = 1.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, for machines.")] = False,
 ) -> None:

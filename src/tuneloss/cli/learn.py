@@ -90,7 +90,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     continue
                 try:
                     record = json.loads(line)
-                except json.JSONDecodeError as reason:
+                except (ValueError, RecursionError) as reason:
                     raise InvalidInput(f"Line {number} of {path} must be JSON; found that {reason}.") from None
                 if not isinstance(record, dict):
                     found = type(record).__name__
@@ -106,7 +106,7 @@ def read_box(path: Path) -> Box:
         bounds = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as reason:
         raise InvalidInput(f"`--box` must be a TOML file; found that {reason}.") from None
-    except tomllib.TOMLDecodeError as reason:
+    except (tomllib.TOMLDecodeError, RecursionError) as reason:
         raise InvalidInput(f"`--box` must be a TOML file; {path}: {reason}.") from None
     if set(bounds) == {"simplex"}:
         return Box.simplex(bounds["simplex"])

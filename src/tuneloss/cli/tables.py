@@ -20,7 +20,8 @@ def read_table(path: Path, target: str | None, drop: Sequence[str], only: Sequen
     """Inputs, and labels unless the target is None."""
     table = _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _csv(path)
     if only is not None:
-        return _data(path.name, table.select([name for name in table.column_names if name in only]), target, drop, [])
+        wanted = [i for i, name in enumerate(table.column_names) if name in only]  # numbers: a name may be there twice
+        return _data(path.name, table.select(wanted), target, drop, [])
     index = [name for name in _index(table) if name not in (target, *drop)]
     if index:
         shown = ", ".join(map(repr, index))
@@ -113,6 +114,7 @@ def _labels(title: str, name: str, column: Any) -> NDArray[Any]:
     values = np.asarray(column.to_pylist())
     if values.dtype.kind not in "biufU":
         raise InvalidInput(f"The target must hold numbers or text; {name!r} of {title} has type {column.type}.")
-    if values.dtype.kind == "f" and np.isnan(values).any():
-        raise InvalidInput(f"The target must have a label in each row; {name!r} of {title} has NaN. Leave those out.")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        bad = values[~np.isfinite(values)][0]
+        raise InvalidInput(f"The target must have a label in each row; {name!r} of {title} has {bad}. Leave those out.")
     return values

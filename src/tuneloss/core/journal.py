@@ -160,7 +160,7 @@ def _body(path: Path, line: bytes, number: int) -> dict[str, Any]:
         body: dict[str, Any] = outer["body"]
         if (outer["n"], outer["crc32"]) != (number, _checksum(body)) or not isinstance(body, dict):
             raise ValueError("its number or checksum is wrong")
-    except (ValueError, KeyError, TypeError) as reason:
+    except (ValueError, KeyError, TypeError, RecursionError) as reason:
         raise JournalError(
             f"Each line of the journal {path} must be as tuneloss wrote it; line {number + 1} is not "
             f"({reason}). Restore it, or delete it and every line after it."

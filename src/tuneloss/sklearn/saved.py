@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,11 +54,23 @@ class SavedModel:
         return path
 
 
-def load_model(path: Path) -> SavedModel:
-    """Read a file that `save` wrote; nothing in it is run."""
+def read_arrays(path: Path, what: str) -> dict[str, NDArray[Any]]:
+    """The arrays of an npz file, which must be `what`; nothing in it is run."""
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            parts = {name: file[name] for name in file.files}
+            return {name: file[name] for name in file.files}
+    except OSError as reason:
+        raise InvalidInput(f"`{path}` must be {what}; found that {reason}.") from None
+    except Exception:  # NumPy has many for bytes that are no such file, and advises to load them unsafely
+        size = path.stat().st_size
+        raise InvalidInput(f"`{path}` must be {what}; found another or a damaged file, of {size} bytes.") from None
+
+
+def load_model(path: Path) -> SavedModel:
+    """Read a file that `save` wrote; nothing in it is run."""
+    what = "a model that `tuneloss fit` saved"
+    parts = read_arrays(path, what)
+    try:
         found = SavedModel(
             names=tuple(str(name) for name in parts["names"]),
             mean=np.asarray(parts["mean"], dtype=np.float64),
@@ -70,15 +81,14 @@ def load_model(path: Path) -> SavedModel:
             about=json.loads(str(parts["about"])),
         )
         version = int(parts["version"])
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as reason:
-        raise InvalidInput(
-            f"`{path}` must be a model that `tuneloss fit` saved; found something else ({reason})."
-        ) from None
+    except (ValueError, KeyError, TypeError, RecursionError) as reason:
+        raise InvalidInput(f"`{path}` must be {what}; found something else ({reason}).") from None
     if version != VERSION:
         raise InvalidInput(f"`{path}` must have format version {VERSION}; found {version}. Another tuneloss wrote it.")
-    d, rows = len(found.names), 1 if len(found.classes) == 2 else len(found.classes)
-    sizes = [found.mean.shape, found.scale.shape, found.coef.shape, found.intercept.shape]
+    d, n = len(found.names), found.classes.size
+    rows = 1 if n == 2 else n
+    sizes = [part.shape for part in (found.mean, found.scale, found.coef, found.intercept, found.classes)]
     finite = all(np.isfinite(part).all() for part in (found.mean, found.scale, found.coef, found.intercept))
-    if sizes != [(d,), (d,), (rows, d), (rows,)] or len(found.classes) < 2 or not finite:
+    if sizes != [(d,), (d,), (rows, d), (rows,), (n,)] or n < 2 or not finite:
         raise InvalidInput(f"`{path}` must hold finite numbers of fitting shapes; found {sizes}. The file is damaged.")
     return found
