@@ -47,3 +47,36 @@ def test_files_of_an_earlier_fit_are_replaced(tmp_path):
         assert sorted(path.name for path in tmp_path.iterdir()) == ["model.npz", "report.html", "runs.jsonl"]
         last = (tmp_path / "runs.jsonl").read_bytes().splitlines(keepends=True)[-1]
         (tmp_path / "runs.jsonl.next").write_bytes(last)
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, "Stopped; nothing was written."),
+        (OSError("disk full"), 1, "must be a folder in which files can be written: disk full"),
+    ],
+)
+def test_a_fit_that_ends_while_its_report_is_drawn_changes_nothing(tmp_path, monkeypatch, end, code, said):
+    """The files of the fit before are as they were, there are no others, and standard error says so."""
+    fit(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def stop(*_):
+        raise end
+
+    monkeypatch.setattr("tuneloss.report.runs_page.write_runs_report", stop)
+    done = CliRunner().invoke(app, ["fit", "wine", "--out", str(tmp_path), "--json"])
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert said in " ".join(done.stderr.split())
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_who_stops_while_files_are_put_into_place_is_told_so(tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tuneloss.cli.written.replace_journal", stop)
+    done = fit(tmp_path)
+    assert done.exit_code == 130
+    assert f"Stopped; some files in {tmp_path} may be new." in " ".join(done.stderr.split())
+    assert list(tmp_path.iterdir()) == []

@@ -35,7 +35,7 @@ def stoppable(kept: str = "nothing was written") -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        console.print(f"Stopped; {kept}.")
+        note(f"Stopped; {kept}.")
         raise typer.Exit(130) from None
     except TuneLossError as reason:
         if _debug:

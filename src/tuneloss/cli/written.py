@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tuneloss.cli.compare import MEASURES, TUNED, Compared, Rows
 from tuneloss.cli.data import Data
-from tuneloss.core.journal import Journal, read_lines, remove_journal
+from tuneloss.cli.shown import stoppable
+from tuneloss.core.journal import Journal, read_lines, replace_journal
 from tuneloss.core.runs import Run
 from tuneloss.errors import InvalidInput, JournalError
 
@@ -50,7 +52,7 @@ def _is_beside_runs(path: Path) -> bool:
 
 
 def write(out: Path, data: Data, rows: Rows, found: Compared) -> dict[str, Path]:
-    """Write model, runs and report into the folder; the path of each."""
+    """Write model, runs and report into the folder, all or, if that fails or is stopped, none; the path of each."""
     from tuneloss.report.runs_info import read_runs
     from tuneloss.report.runs_page import write_runs_report
     from tuneloss.sklearn.saved import SavedModel
@@ -59,18 +61,24 @@ def write(out: Path, data: Data, rows: Rows, found: Compared) -> dict[str, Path]
     about = {"title": title, "weights": tuned.loss_weights_, "results": found.results[TUNED]}
     saved = SavedModel(data.names, rows.mean, rows.scale, tuned.coef_, tuned.intercept_, tuned.classes_, about)
     try:
-        model = saved.save(out / MODEL)
-        runs = _write_journal(out / RUNS, title, found)
-        return {"model": model, "runs": runs, "report": write_runs_report(read_runs(runs), out / REPORT)}
+        with TemporaryDirectory(prefix=".tuneloss-", dir=out) as folder:
+            draft = Path(folder)
+            saved.save(draft / MODEL)
+            _write_journal(draft / RUNS, title, found)
+            write_runs_report(read_runs(draft / RUNS), draft / REPORT)
+            with stoppable(f"some files in {out} may be new"):
+                replace_journal(out / RUNS, draft / RUNS)
+                for name in (MODEL, REPORT):
+                    os.replace(draft / name, out / name)
     except OSError as reason:
         raise InvalidInput(f"--out must be a folder in which files can be written: {reason}.") from None
+    return {"model": out / MODEL, "runs": out / RUNS, "report": out / REPORT}
 
 
-def _write_journal(path: Path, title: str, found: Compared) -> Path:
-    """The runs of the search as a journal; one that is there is replaced."""
+def _write_journal(path: Path, title: str, found: Compared) -> None:
+    """The runs of the search as a journal."""
     from tuneloss.sklearn.search import whole_box
 
-    remove_journal(path)
     reference = {name: {m: values[m] for m in MEASURES} for name, values in found.results.items()}
     chosen = found.tuned.best_run_
     growth = found.tuned.loss_weights_["l2"] / found.tuned.history_[chosen]["weights"]["l2"]
@@ -79,4 +87,3 @@ def _write_journal(path: Path, title: str, found: Compared) -> Path:
     journal = Journal(path, {"box": whole_box().state_dict(), **header})
     for i, (run, known) in enumerate(zip(found.tuned.history_, found.by_run, strict=True)):
         journal.append(Run(i, run["weights"], run["observation"], info=known).to_dict())
-    return path

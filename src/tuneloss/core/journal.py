@@ -127,10 +127,10 @@ def _side_of(path: Path) -> Path:
     return path.with_name(path.name + ".next")
 
 
-def remove_journal(path: Path) -> None:
-    """Delete a journal, and what a kill may have left beside it."""
-    for one in (path, _side_of(path)):
-        one.unlink(missing_ok=True)
+def replace_journal(path: Path, draft: Path) -> None:
+    """Put another journal in the place of one, of which nothing is left; not even what a kill left beside it."""
+    _side_of(path).unlink(missing_ok=True)
+    os.replace(draft, path)
 
 
 def read_lines(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
