@@ -1,5 +1,7 @@
 """What `tuneloss fit` writes, and what it leaves alone."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -80,3 +82,12 @@ def test_who_stops_while_files_are_put_into_place_is_told_so(tmp_path, monkeypat
     assert done.exit_code == 130
     assert f"Stopped; some files in {tmp_path} may be new." in " ".join(done.stderr.split())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder in which nobody may write, not even root")
+def test_a_folder_that_cannot_be_written_is_refused_before_any_work():
+    """Exit code 2, as for a folder that cannot be made, and no bar of progress."""
+    message = refused("fit", "iris", "--out", "/proc/self", code=2)
+    assert "--out" in message
+    assert "must be a folder that can be written" in message
+    assert "fitting" not in message

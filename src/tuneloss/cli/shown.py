@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import typer
 from rich import box
@@ -69,6 +70,8 @@ def make_folder(path: Path) -> None:
     """Make the folder before any work is done, so that a bad path costs nothing."""
     try:
         path.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=path):
+            pass
     except OSError as reason:
         raise typer.BadParameter(f"must be a folder that can be written: {reason}", param_hint="--out") from None
 
