@@ -11,4 +11,4 @@ def refused(*arguments, code=1) -> str:
     assert done.exit_code == code, done.output
     assert isinstance(done.exception, SystemExit), done.exception
     assert "Traceback" not in done.output
-    return " ".join(done.stderr.split())
+    return " ".join(done.stderr.replace("│", " ").split())  # without the frame around what is said of options

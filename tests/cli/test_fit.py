@@ -177,6 +177,22 @@ def test_models_are_checked(tmp_path, fitted, flowers):
     assert "it has no 'sepal width'" in refused("predict", good, tmp_path / "less.csv")
 
 
+def test_predict_says_what_is_wrong_with_the_rows(tmp_path, fitted, flowers):
+    """Columns that are not there at all, missing values and huge ones; nothing is advised that predict cannot do."""
+    folder, _ = fitted
+    model = folder / "tuneloss-fit" / "model.npz"
+    other = write(tmp_path / "other.csv", "x0,x1\n1,2\n")
+    assert "other.csv must have the columns that the model was trained with; it has no 'sepal length' and 3 others" in (
+        refused("predict", model, other)
+    )
+    inputs = flowers.drop(columns="kind")
+    inputs.where(inputs < 7).to_csv(tmp_path / "gaps.csv", index=False)
+    message = refused("predict", model, tmp_path / "gaps.csv")
+    assert message.endswith("'sepal length' at row 51. Fill them in.")
+    (inputs * 1e307).to_csv(tmp_path / "huge.csv", index=False)
+    assert " has values that are too large" in refused("predict", model, tmp_path / "huge.csv")
+
+
 def test_few_rows_of_many_classes_are_enough(tmp_path):
     """Three rows of each of twenty classes: smaller parts are taken, and nothing breaks."""
     rng = np.random.default_rng(0)
@@ -189,10 +205,6 @@ def test_few_rows_of_many_classes_are_enough(tmp_path):
 
 def test_other_bad_files_and_names(tmp_path, flowers):
     out = ("--out", tmp_path / "out")
-    semicolons = write(tmp_path / "s.csv", "x;kind\n" + "1;a\n2;b\n" * 5)
-    assert "must have commas" in refused("fit", semicolons, "--target", "kind", *out)
-    (tmp_path / "latin.csv").write_bytes("größe,kind\n".encode("latin-1") + b"1,a\n2,b\n" * 5)
-    assert "in UTF-8" in refused("fit", tmp_path / "latin.csv", "--target", "kind", *out)
     empty = write(tmp_path / "empty.csv", "")
     assert "must be a CSV file" in refused("fit", empty, "--target", "kind", *out)
     gaps = write(tmp_path / "gaps.csv", "x,kind\n" + "1,yes\n2,\n" * 5)
@@ -209,10 +221,9 @@ def test_other_bad_files_and_names(tmp_path, flowers):
     assert "--seed" in refused("fit", "iris", "--seed", 2**32, *out, code=2)
     np.savez(tmp_path / "complex.npz", X=np.zeros((9, 2)), y=np.zeros(9, dtype=complex))
     assert "finite numbers or text" in refused("fit", tmp_path / "complex.npz", *out)
-    huge = pd.DataFrame({"x": 1e200 * np.arange(20.0), "kind": np.arange(20) % 2})
+    huge = pd.DataFrame({"x": [1e200, 1e308] * 10, "kind": np.arange(20) % 2})
     huge.to_csv(tmp_path / "huge.csv", index=False)
-    with np.errstate(all="ignore"):
-        assert "too large" in refused("fit", tmp_path / "huge.csv", "--target", "kind", *out)
+    assert "too large" in refused("fit", tmp_path / "huge.csv", "--target", "kind", *out)
 
 
 @pytest.mark.parametrize("link", [None, os.symlink, os.link])

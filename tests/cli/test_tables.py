@@ -1,5 +1,9 @@
 """Which columns of a table are inputs, and what is said of those that cannot be."""
 
+import re
+from datetime import datetime
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -70,3 +74,105 @@ def test_labels_that_are_too_large_to_be_told_apart_are_refused(tmp_path):
     pd.DataFrame({"x": np.arange(12.0), "kind": [1e20, 2e20] * 6}).to_csv(tmp_path / "t.csv", index=False)
     message = refused("fit", tmp_path / "t.csv", "--target", "kind", "--out", tmp_path / "out")
     assert "found 2e+20 and 1e+20. Write them as text" in message
+
+
+@pytest.mark.parametrize("rows", ["1;a\n2;b\n", "1,5;a\n2,5;b\n"])
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_other_separators_are_named_as_the_reason(tmp_path, rows, mark):
+    path = tmp_path / "t.csv"
+    path.write_text(("x;kind\n" + rows * 5).replace(";", mark))
+    message = refused("fit", path, "--target", "kind", "--out", tmp_path / "out")
+    assert "must have commas between its columns, and points in its numbers" in message
+    assert repr(f"x{mark}kind") in message
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "said"),
+    [
+        ("größe,kind\n1,a\n", "latin-1", "its first line, b'gr\\xf6\\xdfe,kind\\n', is not"),
+        ("x,kind\n1,a\n", "utf-16", "is not. Save it in that encoding"),
+        (
+            "x,kind\n1,klein\n2,größer\n",
+            "latin-1",
+            "'kind' of t.csv must be in UTF-8; found b'gr\\xf6\\xdfer' at row 2",
+        ),
+        ("x,kind\ngroß,a\nklein,b\n", "latin-1", "'x' of t.csv must be in UTF-8; found b'gro\\xdf' at row 1"),
+    ],
+)
+def test_a_file_in_another_encoding_is_told_so(tmp_path, text, encoding, said):
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode(encoding))
+    message = refused("fit", path, "--target", "kind", "--out", tmp_path / "out")
+    assert "in UTF-8" in message
+    assert said in message
+
+
+def test_utf8_with_a_mark_at_its_beginning_is_read(tmp_path):
+    (tmp_path / "t.csv").write_text("größe,kind\n1,a\n2,b\n", encoding="utf-8-sig")
+    assert read(str(tmp_path / "t.csv"), "kind", [], 1.0).names == ("größe",)
+
+
+def test_texts_that_count_as_missing_are_named(tmp_path):
+    """An NA that is meant as a label can be found out, and written in another way."""
+    path = tmp_path / "t.csv"
+    path.write_text("x,kind\n" + "1,NA\n2,EU\n3,\n" * 5)
+    message = refused("fit", path, "--target", "kind", "--out", tmp_path / "out")
+    assert "'kind' of t.csv has 10 missing ones" in message
+    assert " N/A, NA, NULL, " in message
+    assert "write the label in another way" in message
+
+
+def test_decimals_categories_and_booleans_of_parquet_are_numbers(tmp_path):
+    columns = {
+        "price": pa.array([Decimal("1.50"), Decimal("2.25"), None]),
+        "size": pa.array([3, 4, 3]).dictionary_encode(),
+        "new": pa.array([True, False, True]),
+        "kind": pa.array(["a", "b", "a"]).dictionary_encode(),
+    }
+    parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
+    data = read(str(tmp_path / "t.parquet"), "kind", [], 1.0)
+    np.testing.assert_array_equal(data.x, [[1.5, 3, 1], [2.25, 4, 0], [np.nan, 3, 1]])
+    assert data.y.tolist() == ["a", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (["1", "2", "x"], "found 'x' (string) at row 3. Turn it into numbers first (one column a category)"),
+        ([None, "2", "x"], "found 'x' (string) at row 3."),
+        ([None, "2", "3"], "found '2' (string) at row 2. Save them as numbers"),
+        ([datetime(2020, 1, 1)] * 3, "found type timestamp[us]. Turn it into numbers first"),
+        ([[1], [2], [3]], "found type list<"),
+    ],
+)
+def test_columns_that_are_not_numbers_are_told_why(tmp_path, values, said):
+    """Who fits can leave the column out; a model needs it, and there is no --drop."""
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pa.table({"x": pa.array(values), "kind": ["a", "b", "c"]}), path)
+    message = refused("fit", path, "--target", "kind", "--out", tmp_path / "out")
+    assert f"Column 'x' of t.parquet must hold numbers; {said}" in message
+    assert message.endswith(", or leave it out: --drop x")
+    with pytest.raises(InvalidInput, match=re.escape(said)) as caught:
+        read(str(path), None, [], 1.0, only=["x"])
+    assert "--drop" not in str(caught.value)
+
+
+def test_a_target_is_numbers_or_text(tmp_path):
+    parquet.write_table(pa.table({"x": [1.0], "kind": [datetime(2020, 1, 1)]}), tmp_path / "t.parquet")
+    with pytest.raises(InvalidInput, match=r"must hold numbers or text; 'kind' of t.parquet has type timestamp"):
+        read(str(tmp_path / "t.parquet"), "kind", [], 1.0)
+    parquet.write_table(pa.table({"x": [1.0], "kind": [Decimal("2.00")]}), tmp_path / "t.parquet")
+    assert read(str(tmp_path / "t.parquet"), "kind", [], 1.0).y.tolist() == [2.0]
+
+
+def test_a_column_of_nothing_is_missing_values(tmp_path):
+    parquet.write_table(
+        pa.table({"x": pa.array([None, None], pa.string()), "kind": ["a", "b"]}), tmp_path / "t.parquet"
+    )
+    message = refused("fit", tmp_path / "t.parquet", "--target", "kind", "--out", tmp_path / "out")
+    assert "2 missing or infinite values, the first in column 'x' at row 1" in message
+
+
+def test_a_table_without_rows_is_told_so(tmp_path):
+    (tmp_path / "t.csv").write_text("x,kind\n")
+    assert "t.csv must have rows; found none" in refused("fit", tmp_path / "t.csv", "--target", "kind")

@@ -54,8 +54,9 @@ def hold_out(data: Data, test_fraction: float, seed: int) -> Rows:
     for label in np.unique(data.y):
         own = rng.permutation(np.flatnonzero(data.y == label))
         test[own[: min(max(round(test_fraction * len(own)), 1), len(own) - 2)]] = True
-    scaler = StandardScaler().fit(data.x[~test])
-    x, x_test = scaler.transform(data.x[~test]), scaler.transform(data.x[test])
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaler = StandardScaler().fit(data.x[~test])
+        x, x_test = scaler.transform(data.x[~test]), scaler.transform(data.x[test])
     if not (np.isfinite(x).all() and np.isfinite(x_test).all()):
         raise InvalidInput(f"Inputs must have squares that are numbers; {data.title} has values that are too large.")
     return Rows(x, data.y[~test], x_test, data.y[test], scaler.mean_, scaler.scale_)

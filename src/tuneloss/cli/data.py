@@ -24,17 +24,19 @@ class Data:
     x: Array
     y: NDArray[Any] | None
 
-    def __post_init__(self) -> None:
-        if self.x.size == 0:
-            raise InvalidInput(f"{self.title} must have rows and input columns; found shape {self.x.shape}.")
-        bad = ~np.isfinite(self.x)
-        if bad.any():
-            worst = int(np.argmax(bad.sum(axis=0)))
-            row = int(np.argmax(bad[:, worst])) + 1
-            raise InvalidInput(
-                f"All inputs must be finite numbers; {self.title} has {int(bad.sum())} missing or infinite values, the "
-                f"first in column {self.names[worst]!r} at row {row}. Fill them in, or leave the column out."
-            )
+
+def check_inputs(data: Data, advice: str = "") -> None:
+    """Raise unless there are inputs, all finite; the advice says what else can be done about one that is not."""
+    if data.x.size == 0:
+        raise InvalidInput(f"{data.title} must have rows and input columns; found shape {data.x.shape}.")
+    bad = ~np.isfinite(data.x)
+    if bad.any():
+        worst = int(np.argmax(bad.sum(axis=0)))
+        row = int(np.argmax(bad[:, worst])) + 1
+        raise InvalidInput(
+            f"All inputs must be finite numbers; {data.title} has {int(bad.sum())} missing or infinite values, the "
+            f"first in column {data.names[worst]!r} at row {row}. Fill them in{advice}."
+        )
 
 
 def check_labels(y: NDArray[Any], title: str) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from tuneloss.cli.compare import MEASURES, compare, hold_out
-from tuneloss.cli.data import check_labels
+from tuneloss.cli.data import check_inputs, check_labels
 from tuneloss.cli.shown import console, make_folder, show, stoppable
 from tuneloss.cli.sources import DataArgument, MaxGb, read
 from tuneloss.cli.written import check_replaceable, write
@@ -46,6 +46,7 @@ def fit(
         given = read(data, target, drop or [], max_gb)
         if given.y is None:
             raise InvalidInput("`tuneloss fit` needs labels; found none. Name them: --target")
+        check_inputs(given, ", or leave the column or those rows out")
         check_labels(given.y, given.title)
         make_folder(out)
         rows = hold_out(given, test_fraction, seed)

@@ -7,12 +7,15 @@ import io
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 
+from tuneloss.cli.data import check_inputs
 from tuneloss.cli.shown import console, keep_apart, stoppable
 from tuneloss.cli.sources import DataArgument, MaxGb, read
+from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ def predict(
             keep_apart(out, model, Path(data))
         known = load_model(model)
         given = _inputs(known, data, max_gb)
-        lines = _csv_lines(known, known.probabilities(given))
+        lines = _csv_lines(known, _probabilities(known, given))
         if out is None:
             sys.stdout.writelines(lines)
             return
@@ -47,7 +50,7 @@ def predict(
         console.print(f"{len(given)} rows: {out}", highlight=False, soft_wrap=True)
 
 
-def _inputs(known: SavedModel, source: str, max_gb: float) -> Any:
+def _inputs(known: SavedModel, source: str, max_gb: float) -> Array:
     """The rows of the data, in the order of the model's columns."""
     given = read(source, None, [], max_gb, only=known.names)
     missing = [name for name in known.names if name not in given.names]
@@ -56,10 +59,20 @@ def _inputs(known: SavedModel, source: str, max_gb: float) -> Any:
             f"{given.title} must have the columns that the model was trained with; it has no {missing[0]!r}"
             f"{f' and {len(missing) - 1} others' if len(missing) > 1 else ''}."
         )
+    check_inputs(given)
     return given.x[:, [given.names.index(name) for name in known.names]]
 
 
-def _csv_lines(known: SavedModel, probabilities: Any) -> Iterator[str]:
+def _probabilities(known: SavedModel, x: Array) -> Array:
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = known.probabilities(x)
+    bad = ~np.isfinite(found).all(axis=1)
+    if bad.any():
+        raise InvalidInput(f"Inputs must give numbers; row {int(np.argmax(bad)) + 1} has values that are too large.")
+    return found
+
+
+def _csv_lines(known: SavedModel, probabilities: Array) -> Iterator[str]:
     def line(cells: Sequence[object]) -> str:
         buffer = io.StringIO()
         csv.writer(buffer, lineterminator="\n").writerow(cells)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from tuneloss.cli.shown import note
 from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
 
+LONGEST = 2**20  # bytes of a first line that are looked at
+
 
 def read_table(path: Path, target: str | None, drop: Sequence[str], only: Sequence[str] | None) -> Data:
     """Inputs, and labels unless the target is None."""
-    table = _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _csv(path)
+    table = _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _csv(path, target)
     if only is not None:
         wanted = [i for i, name in enumerate(table.column_names) if name in only]  # numbers: a name may be there twice
         return _data(path.name, table.select(wanted), target, drop, [])
@@ -29,17 +32,41 @@ def read_table(path: Path, target: str | None, drop: Sequence[str], only: Sequen
     return _data(path.name, table, target, drop, index)
 
 
-def _csv(path: Path) -> Any:
+def _csv(path: Path, target: str | None) -> Any:
     from pyarrow import ArrowException, csv
 
+    options = csv.ConvertOptions(strings_can_be_null=True)
     try:
-        table = csv.read_csv(path, convert_options=csv.ConvertOptions(strings_can_be_null=True))
-        names = list(table.column_names)
+        _check_first_line(path)
+        table = csv.read_csv(path, convert_options=options)
+        names = table.column_names
     except (ArrowException, OSError, UnicodeDecodeError) as reason:
         raise InvalidInput(f"{path} must be a CSV file in UTF-8, with names in its first line; {reason}.") from None
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-        raise InvalidInput(f"{path} must have commas between its columns; found the one column {names[0][:60]!r}.")
+    missing = table[target].null_count if names.count(target) == 1 else 0
+    if missing:
+        texts = ", ".join(filter(None, options.null_values))
+        raise InvalidInput(
+            f"The target must have a label in each row; {target!r} of {path.name} has {missing} missing ones: those "
+            f"that are empty or one of {texts}. Leave those rows out, or write the label in another way."
+        )
     return table
+
+
+def _check_first_line(path: Path) -> None:
+    """Raise unless it is UTF-8 with commas."""
+    with path.open("rb") as file:
+        line = file.readline(LONGEST)
+    try:
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(line)
+    except UnicodeDecodeError:
+        raise InvalidInput(
+            f"{path} must be a CSV file in UTF-8; its first line, {line[:60]!r}, is not. Save it in that encoding."
+        ) from None
+    if "," not in text and any(mark in text for mark in ";\t|"):
+        raise InvalidInput(
+            f"{path} must have commas between its columns, and points in its numbers; found none in the first line, "
+            f"{text.strip()[:60]!r}. Save it with these separators."
+        )
 
 
 def _parquet(path: Path) -> Any:
@@ -64,6 +91,8 @@ def _data(title: str, table: Any, target: str | None, drop: Sequence[str], index
             raise InvalidInput(f"{title} has no column {name!r}; it has {known}.")
     if target and target in drop:
         raise InvalidInput(f"--target and --drop must name different columns; found {target!r} for both.")
+    if len(table) == 0:
+        raise InvalidInput(f"{title} must have rows; found none.")
     columns = [name for name in table.column_names if name not in (*drop, *index)]
     if "" in columns and target is not None:
         raise InvalidInput(
@@ -76,44 +105,71 @@ def _data(title: str, table: Any, target: str | None, drop: Sequence[str], index
     if target == "":
         raise InvalidInput(f"Which column of {title} is to be predicted? Name it: --target {' '.join(columns[-1:])}")
     names = tuple(name for name in columns if name != target)
-    found = [_numbers(title, name, table[name]) for name in names]
+    found = [_numbers(title, name, table[name], may_drop=target is not None) for name in names]
     x = np.column_stack(found) if found else np.zeros((len(table), 0))
     return Data(title, names, x, None if target is None else _labels(title, target, table[target]))
 
 
-def _numbers(title: str, name: str, column: Any) -> Array:
+def _numbers(title: str, name: str, column: Any, *, may_drop: bool) -> Array:
     import pyarrow as pa
 
-    if pa.types.is_null(column.type):
+    if column.null_count == len(column):
         return np.full(len(column), np.nan)
+    column = _plain(title, name, column)
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
-    row, value = next(((i, v) for i, v in enumerate(column.to_pylist()) if not _is_number(v)), (0, None))
-    raise InvalidInput(
-        f"Column {name!r} of {title} must hold numbers; found {value!r} ({column.type}) at row {row + 1}. Turn it into "
-        f"numbers first (one column a category), or leave it out: --drop {name}"
-    )
+    what, mend = f"type {column.type}", "Turn it into numbers first"
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        row, value = _first(column, lambda text: not _is_number(text))
+        what = f"{value!r} ({column.type}) at row {row}"
+        mend = "Save them as numbers" if _is_number(value) else f"{mend} (one column a category)"
+    rest = f", or leave it out: --drop {name}" if may_drop else "."
+    raise InvalidInput(f"Column {name!r} of {title} must hold numbers; found {what}. {mend}{rest}")
 
 
-def _is_number(value: Any) -> bool:
+def _plain(title: str, name: str, column: Any) -> Any:
+    """Categories as their values, decimals as floats; bytes, which are no text, are refused."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        row, value = _first(column, lambda content: "\ufffd" in content.decode("utf-8", "replace"))
+        raise InvalidInput(
+            f"Column {name!r} of {title} must be in UTF-8; found {value!r} at row {row}. Save it in that encoding."
+        )
+    return column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column
+
+
+def _first(column: Any, wrong: Callable[[Any], bool]) -> tuple[int, Any]:
+    """Row, from 1 on, and value of the first that is wrong, or else of the first that is not missing."""
+    known = [(row, value) for row, value in enumerate(column.to_pylist(), start=1) if value is not None]
+    return next((found for found in known if wrong(found[1])), known[0])
+
+
+def _is_number(text: str) -> bool:
     try:
-        float(value)
-    except (TypeError, ValueError):
+        float(text)
+    except ValueError:
         return False
     return True
 
 
 def _labels(title: str, name: str, column: Any) -> NDArray[Any]:
+    import pyarrow as pa
+
     if column.null_count:
         raise InvalidInput(
             f"The target must have a label in each row; {name!r} of {title} has {column.null_count} missing ones. "
             "Leave those rows out."
         )
-    values = np.asarray(column.to_pylist())
-    if values.dtype.kind not in "biufU":
+    column, types = _plain(title, name, column), pa.types
+    kinds = (types.is_boolean, types.is_integer, types.is_floating, types.is_string, types.is_large_string)
+    if not any(is_kind(column.type) for is_kind in kinds):
         raise InvalidInput(f"The target must hold numbers or text; {name!r} of {title} has type {column.type}.")
+    values = np.asarray(column.to_pylist())
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         bad = values[~np.isfinite(values)][0]
         raise InvalidInput(f"The target must have a label in each row; {name!r} of {title} has {bad}. Leave those out.")
