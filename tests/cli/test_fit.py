@@ -17,6 +17,7 @@ from tuneloss.cli import app
 from tuneloss.cli.compare import hold_out
 from tuneloss.cli.data import Data
 from tuneloss.cli.sources import read
+from tuneloss.errors import InvalidInput
 from tuneloss.sklearn.saved import load_model
 
 
@@ -221,9 +222,15 @@ def test_other_bad_files_and_names(tmp_path, flowers):
     assert "--seed" in refused("fit", "iris", "--seed", 2**32, *out, code=2)
     np.savez(tmp_path / "complex.npz", X=np.zeros((9, 2)), y=np.zeros(9, dtype=complex))
     assert "finite numbers or text" in refused("fit", tmp_path / "complex.npz", *out)
-    huge = pd.DataFrame({"x": [1e200, 1e308] * 10, "kind": np.arange(20) % 2})
-    huge.to_csv(tmp_path / "huge.csv", index=False)
-    assert "too large" in refused("fit", tmp_path / "huge.csv", "--target", "kind", *out)
+
+
+@pytest.mark.parametrize("values", [(1e200, 1e308), (-1e308, 1e308), (1e153, -1e154), (0.0, 1e155)])
+def test_inputs_whose_squares_are_not_numbers_are_refused_without_a_warning(values):
+    y = np.repeat([0, 1], 20)
+    x = np.tile(values, 20)[:, None]
+    for seed in range(5):
+        with pytest.raises(InvalidInput, match="squares that are numbers; some has values that are too large"):
+            hold_out(Data("some", ("a",), x, y), 0.25, seed)
 
 
 @pytest.mark.parametrize("link", [None, os.symlink, os.link])
@@ -288,3 +295,13 @@ def test_a_rare_class_and_many_test_rows_end_in_a_table(tmp_path):
     arguments = ["fit", tmp_path / "rare.csv", "--target", "kind", "--out", tmp_path / "out", "--test-fraction", 0.9]
     done = CliRunner().invoke(app, [str(a) for a in arguments])
     assert done.exit_code == 0, done.output
+
+
+def test_a_huge_value_in_a_test_row_alone_is_refused():
+    """The rows to train are all alike, so that it is not scaled down."""
+    x, y = np.zeros((40, 1)), np.repeat([0, 1], 20)
+    for row in range(40):
+        x[row] = 1e200
+        with pytest.raises(InvalidInput, match="too large"):
+            hold_out(Data("some", ("a",), x, y), 0.25, seed=0)
+        x[row] = 0

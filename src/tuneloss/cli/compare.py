@@ -57,7 +57,8 @@ def hold_out(data: Data, test_fraction: float, seed: int) -> Rows:
     with np.errstate(over="ignore", invalid="ignore"):
         scaler = StandardScaler().fit(data.x[~test])
         x, x_test = scaler.transform(data.x[~test]), scaler.transform(data.x[test])
-    if not (np.isfinite(x).all() and np.isfinite(x_test).all()):
+        squares = (scaler.var_, np.square(x), np.square(x_test))
+    if not all(np.isfinite(part).all() for part in squares):
         raise InvalidInput(f"Inputs must have squares that are numbers; {data.title} has values that are too large.")
     return Rows(x, data.y[~test], x_test, data.y[test], scaler.mean_, scaler.scale_)
 
