@@ -202,6 +202,41 @@ def test_learn_prints_the_next_weights(files):
     assert json.loads(one.stdout)["learned"]["objective"] == "calibrated"
 
 
+@pytest.mark.parametrize("gram", [True, False])
+def test_learn_takes_features_by_name_in_any_order(files, gram):
+    """Rows and columns of the gram go with them; two lines, so that there is something to learn without gradients."""
+    second = {"error": 5.0, "features": {"l2": 2.0, "fit": 1.0}, "gram": [[4, 1, 9], [1, 1, 3], [9, 3, 21]]}
+    lines = [one if gram or "gram" not in one else one | {"gram": None} for one in (*LINES, second)]
+    answers = []
+    for turn in (1, -1):
+        text = ""
+        for one in lines:
+            one = {name: turned(value, turn) if name in ("features", "gram") else value for name, value in one.items()}
+            text += json.dumps(one) + "\n"
+        done = tuneloss("learn", "-", "--box", "box.toml", cwd=files, stdin=text)
+        assert done.returncode == 0, done.stderr
+        answers.append(json.loads(done.stdout))
+    assert answers[0] == answers[1]
+    assert answers[0]["learned"] is not None
+
+
+def turned(value, turn):
+    """Features, or a gram of two of them and the error, with the features in this order, 1, or the other, -1."""
+    if isinstance(value, dict):
+        return dict(list(value.items())[::turn])
+    return value and [[value[i][j] for j in (*(0, 1)[::turn], 2)] for i in (*(0, 1)[::turn], 2)]
+
+
+def test_learn_takes_files_with_a_mark_of_utf8(files):
+    done = tuneloss("learn", "seen.jsonl", "--box", "box.toml", cwd=files)
+    for name in ("seen.jsonl", "box.toml"):
+        (files / name).write_text((files / name).read_text(), encoding="utf-8-sig")
+    marked = tuneloss("learn", "seen.jsonl", "--box", "box.toml", cwd=files)
+    assert json.loads(marked.stdout) == json.loads(done.stdout)
+    piped = tuneloss("learn", "-", "--box", "box.toml", cwd=files, stdin=(files / "seen.jsonl").read_text("utf-8"))
+    assert json.loads(piped.stdout) == json.loads(done.stdout)
+
+
 def test_learn_on_a_simplex_and_with_other_options(files):
     (files / "simplex.toml").write_text('simplex = ["l2", "fit"]')
     lines = json.dumps({name: value for name, value in LINES[0].items() if name != "weights"})
