@@ -91,3 +91,9 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_work():
     assert "--out" in message
     assert "must be a folder that can be written" in message
     assert "fitting" not in message
+
+
+def test_no_folder_is_left_where_the_data_is_refused(tmp_path):
+    (tmp_path / "huge.csv").write_text("x,kind\n" + "1e308,a\n-1e308,b\n" * 6)
+    assert "too large" in refused("fit", tmp_path / "huge.csv", "--target", "kind", "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

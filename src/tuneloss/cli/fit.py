@@ -48,8 +48,8 @@ def fit(
             raise InvalidInput("`tuneloss fit` needs labels; found none. Name them: --target")
         check_inputs(given, ", or leave the column or those rows out")
         check_labels(given.y, given.title)
-        make_folder(out)
         rows = hold_out(given, test_fraction, seed)
+        make_folder(out)
         found = compare(rows, seed)
         paths = write(out, given, rows, found)
     weights = found.tuned.loss_weights_
