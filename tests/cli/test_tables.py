@@ -44,6 +44,13 @@ def test_the_index_in_a_parquet_file_can_be_the_target_or_what_a_model_asks_for(
     np.testing.assert_array_equal(read(str(path), None, [], 1.0, only=["x", "z"]).x, frame[["x", "z"]])
 
 
+@pytest.mark.parametrize("written", [b"{", b"\xff", b"[1]", b'{"index_columns": null}', b"{}"])
+def test_what_is_not_pandas_metadata_says_nothing(tmp_path, written):
+    table = pa.table({"x": [1.0], "kind": ["a"]}).replace_schema_metadata({"pandas": written})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    assert read(str(tmp_path / "t.parquet"), "kind", [], 1.0).names == ("x",)
+
+
 def test_a_column_without_a_name_is_refused_unless_it_is_dropped(tmp_path, frame):
     path = tmp_path / "t.csv"
     frame.to_csv(path)

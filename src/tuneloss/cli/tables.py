@@ -80,7 +80,10 @@ def _parquet(path: Path) -> Any:
 
 def _index(table: Any) -> list[str]:
     """The columns that pandas wrote as an index."""
-    said = (table.schema.pandas_metadata or {}).get("index_columns", [])  # a dict stands for 0, 1, 2, ...: no column
+    try:
+        said = list((table.schema.pandas_metadata or {}).get("index_columns", []))  # a dict is 0, 1, 2, ...: no column
+    except (ValueError, TypeError, AttributeError):  # something else than pandas wrote it
+        said = []
     return [name for name in table.column_names if name in said or re.fullmatch(r"__index_level_\d+__", name)]
 
 
