@@ -6,12 +6,11 @@ import json
 import math
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from tuneloss import Box, LossTuner, Observation
@@ -37,9 +36,9 @@ def learn(
     """Print the weights to train with next, as JSON.
 
     A line of OBSERVATIONS is {"error": 0.31, "features": {"l2": 7.5, "logloss": 0.2}, "gram": [[...], ...],
-    "weights": {"l2": 0.1, "logloss": 1}}: the validation error, the values of the terms, in any order, the inner
-    products of all gradients, in the order in which the line has the terms, that of the error last (leave it out if you
-    have no gradients), and the weights that the model was trained with (leave them out if it was not trained with this
+    "weights": {"l2": 0.1, "logloss": 1}}: the validation error, the values of the terms, the inner products of all
+    gradients, that of the error last (leave it out if you have no gradients; with it, the terms must be in the order of
+    BOX), and the weights that the model was trained with (leave them out if it was not trained with this
     loss). {"weights": {...}, "failed": "diverged"} is a run that failed. An empty file gives the weights to begin with.
 
     BOX has a line for each weight: `l2 = [0.01, 100]` is a range, `logloss = 1.0` pins, `[0, inf]` has no upper end; or
@@ -76,19 +75,12 @@ def tell(tuner: LossTuner, record: dict[str, Any]) -> None:
     if "failed" in record:
         tuner.tell(weights, failed=str(record["failed"]))
         return
-    if isinstance(record.get("features"), dict):
-        names, values = list(record["features"]), list(record["features"].values())
-        record = record | {"features": values, "names": names}
-    tuner.tell(weights, in_order(Observation.from_dict(record), tuner.box.names))
-
-
-def in_order(observation: Observation, names: Sequence[str]) -> Observation:
-    """The same with its terms in the order of the names: many languages sort the keys of what they write."""
-    if observation.names is None or sorted(observation.names) != sorted(names):
-        return observation  # which the tuner takes as it is, or refuses in its own words
-    order = [observation.names.index(name) for name in names]
-    gram = None if observation.gram is None else observation.gram[np.ix_([*order, -1], [*order, -1])]
-    return Observation(observation.error, observation.features[order], gram, metric=observation.metric, names=names)
+    features = record.get("features")
+    if isinstance(features, dict):
+        if "gram" not in record and set(features) == set(tuner.box.names):
+            features = {name: features[name] for name in tuner.box.names}  # many languages sort the keys they write
+        record = record | {"features": list(features.values()), "names": list(features)}
+    tuner.tell(weights, Observation.from_dict(record))
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
