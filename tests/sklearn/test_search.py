@@ -78,6 +78,21 @@ def test_a_search_ends_below_its_path_and_all_its_weights_are_allowed():
         whole_box().as_array(run.weights)
 
 
+def test_runs_are_in_the_order_in_which_they_were_made():
+    """Of paths that go on to weaker fits, and of paths that turn to stronger ones, as where labels are mostly noise."""
+    ways = set()
+    for noise in (0.1, 1.0):
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(80, 10))
+        y = (x[:, 0] + noise * rng.logistic(size=80) > 0).astype(int)
+        fold = Fold(make_data(x[::2], y[::2], np.ones(40), 2), x[1::2], np.eye(2)[y[1::2]])
+        made = []
+        runs = search([fold], Options(TERMS, 15, 1e-5, 1000, lambda run, _, made=made: made.append(run)), each)
+        assert [run.weights for run in runs] == [run.weights for run in made]
+        ways.add(made[2].weights["l2"] > made[0].weights["l2"])
+    assert ways == {True, False}
+
+
 def test_learned_fits_go_on_as_long_as_each_is_clearly_better():
     """Over problems with inputs that mostly do not matter, where L1 and dropout help."""
     lengths = set()

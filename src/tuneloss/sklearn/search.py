@@ -128,7 +128,7 @@ def whole_box() -> Box:
 
 
 def search(folds: Sequence[Fold], options: Options, each: Each) -> list[Run]:
-    """All runs, in order.
+    """All runs, in the order in which they were made.
 
     each: calls a function with each of several tuples of arguments, perhaps at the same time.
     """
@@ -136,7 +136,8 @@ def search(folds: Sequence[Fold], options: Options, each: Each) -> list[Run]:
     best = best_of(path)
     folds = [replace(fold, data=fold.data.with_dropout(one.params)) for fold, one in zip(folds, best.fits, strict=True)]
     path = [valued(folds, one) for one in path[:-SHORTEST]] + [observed(folds, one, each) for one in path[-SHORTEST:]]
-    return path + learned_runs(folds, path, options, each)
+    found = learned_runs(folds, path, options, each)
+    return [*sorted(path[:2], key=lambda one: -one.weights["l2"]), *path[2:], *found]  # of two, the stronger came first
 
 
 def run_all(folds: Sequence[Fold], weights: Weights, starts: Sequence[Array], *, options: Options, each: Each) -> Run:
@@ -165,6 +166,7 @@ def best_of(runs: Sequence[Run]) -> Run:
 def l2_path(run: Callable[[Weights, Sequence[Array]], Run], folds: Sequence[Fold], most: int) -> list[Run]:
     """Fits with L2 alone, weaker and weaker (stronger, if the second is worse than the first), then one between.
 
+    They are in the order of their weights, but for the last: of a path that turned, the second comes before the first.
     While the error is that of a model that knows nothing, where all changes are noise, it neither turns nor ends.
     """
     runs: list[Run] = []
