@@ -14,10 +14,12 @@ from typer.testing import CliRunner
 from tests.cli.commands import refused
 from tests.test_cli import tuneloss
 from tuneloss.cli import app
-from tuneloss.cli.compare import hold_out
+from tuneloss.cli.compare import Compared, hold_out
 from tuneloss.cli.data import Data
 from tuneloss.cli.sources import read
+from tuneloss.cli.written import write as write_files
 from tuneloss.errors import InvalidInput
+from tuneloss.sklearn import TunedLogisticRegression
 from tuneloss.sklearn.saved import load_model
 
 
@@ -257,6 +259,25 @@ def test_the_report_is_about_the_model_that_was_saved(fitted):
     assert growth == pytest.approx((5 / 4) ** 0.5, rel=0.01)  # the last fit has all five folds
     weight = float(re.search(r"<td>l2</td><td>([\d.]+)</td>", page)[1])
     assert growth * weight == pytest.approx(model.about["weights"]["l2"], rel=1e-3)
+
+
+@pytest.mark.parametrize("cv", [3, [(np.arange(0, 150, 2), np.arange(1, 150, 2))]])
+def test_the_report_shows_what_the_search_learned(tmp_path, cv):
+    """On folds as on one split: what LearnLoss said last, in the search's box, and advice only on what can be done."""
+    x, y = load_iris(return_X_y=True)
+    data = Data("iris", ("a", "b", "c", "d"), x, y)
+    tuned = TunedLogisticRegression(cv=cv, random_state=0).fit(x, y)
+    numbers = {"test log loss": 1.0, "test error": 0.5}
+    found = Compared(tuned, [numbers] * len(tuned.history_), {"tuned": numbers})
+    write_files(tmp_path, data, hold_out(data, 0.2, seed=0), found)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    said, chosen = tuned.learned_.as_dict(), tuned.history_[tuned.best_run_]["weights"]
+    for name, low, high in zip(tuned.box_.names[:4], tuned.box_.lower, tuned.box_.upper, strict=False):
+        cells = f"<td>{name}</td><td>{chosen[name]:.4g}</td><td>{low:.3g} to {high:.3g}</td><td>{said[name]:.4g}</td>"
+        assert cells in page
+    assert said == tuned.history_[-1]["weights"]  # with which it then fitted
+    for advice in ("poor fit", "left out", "Raise the bound", "Lower the bound"):
+        assert advice not in page
 
 
 def test_a_column_can_be_left_out(tmp_path, flowers):

@@ -13,18 +13,8 @@ from tuneloss.core.journal import Journal
 from tuneloss.core.runs import Run
 from tuneloss.errors import InvalidInput, JournalError
 from tuneloss.report.findings import findings
-from tuneloss.report.runs_info import (
-    alignment,
-    alike,
-    bounds_met,
-    contributions,
-    explained,
-    predicted_errors,
-    read_runs,
-    regularizer,
-    rivals,
-    runs_info,
-)
+from tuneloss.report.learned_info import alignment, alike, bounds_met, explained, predicted_errors, rivals
+from tuneloss.report.runs_info import contributions, read_runs, regularizer, runs_info
 from tuneloss.report.runs_page import runs_page, write_runs_report
 
 BOX = Box.from_dict({"l2": (0.01, 1000.0), "smooth": (0.0, 1000.0), "fit": 1.0})
@@ -239,6 +229,34 @@ def test_an_online_run_has_a_page_with_its_learned_regularizer(tmp_path):
         tuner.write_journal(path)
 
 
+def test_what_a_search_learned_is_shown_and_nothing_is_learned_anew(tmp_path):
+    """Though its box is narrower than its runs; and what is not the user's to change is not among the findings."""
+    box = Box.from_dict({"l2": (1.0, 2.0), "smooth": (0.0, 3.0), "fit": 1.0})
+    for said in ({"l2": 1.0, "smooth": 0.0, "fit": 1.0}, None):
+        path = tmp_path / f"search-{said is None}.jsonl"
+        journal = Journal(path, {"box": box.state_dict(), "search": {"weights": said, "note": "a <note>"}})
+        for i, l2 in enumerate((50.0, 5.0, 0.5)):
+            weights = {"l2": l2, "smooth": 0.0, "fit": 1.0}
+            journal.append(Run(i, weights, train(weights)).to_dict())
+        info = read_runs(path)
+        page = runs_page(info)
+        assert info.learned is None
+        assert [one.kind for one in findings(info)] == []
+        assert "at a bound" not in page
+        assert "predicted-" not in page  # the figure's ids
+        if said is None:
+            assert "LearnLoss was not asked, or found no solution" in page
+        else:
+            assert "<td>l2</td><td>5</td><td>1 to 2</td><td>1</td>" in page
+            assert "the models of the runs 1, 2, 3" in page
+            assert "a &lt;note&gt;" in page
+    Journal(tmp_path / "wrong.jsonl", {"box": box.state_dict(), "search": {"weights": {}}}).append(
+        Run(0, None, train(weights)).to_dict()
+    )
+    with pytest.raises(InvalidInput, match=r"The first line of .*'note'"):
+        read_runs(tmp_path / "wrong.jsonl")
+
+
 def test_a_metric_decides_and_is_named(tmp_path):
     tuner = LossTuner(BOX, journal=tmp_path / "metric.jsonl")
     for error, metric in ((1.0, 0.5), (2.0, 0.1), (0.5, 0.9)):
@@ -276,7 +294,7 @@ def test_the_run_that_was_chosen_is_the_one_reported(tmp_path):
     ended = np.outer([1.0, -0.5, -0.5, 1.0], [1.0, -0.5, -0.5, 1.0])
     weights = {"l2": 1.0, "smooth": 1.0, "fit": 1.0}
     observations = [Observation(e, [1.0, 1.0, 1.0], ended, names=BOX.names) for e in (1.0, 2.0)]
-    journal = Journal(tmp_path / "chosen.jsonl", {"box": BOX.state_dict(), "chosen": 1, "epsilon": "inf"})
+    journal = Journal(tmp_path / "chosen.jsonl", {"box": BOX.state_dict(), "chosen": 1})
     for i, o in enumerate(observations):
         journal.append(Run(i, weights, o).to_dict())
     page = runs_page(read_runs(tmp_path / "chosen.jsonl"))

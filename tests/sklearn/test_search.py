@@ -19,7 +19,6 @@ from tuneloss.sklearn.search import (
     search,
     valued,
     vertex,
-    whole_box,
 )
 from tuneloss.sklearn.softmax import make_data
 
@@ -69,13 +68,15 @@ def test_the_vertex_of_a_parabola():
     assert vertex([1.0, 1.0, 1.0]) == 0
 
 
-def test_a_search_ends_below_its_path_and_all_its_weights_are_allowed():
-    runs = search(folds(), Options(TERMS, 15, 1e-5, 1000), each)
+def test_a_search_ends_below_its_path_and_says_what_it_learned_and_where():
+    found = search(folds(), Options(TERMS, 15, 1e-5, 1000), each)
+    runs = found.runs
     plain = [run for run in runs if is_l2_only(run.weights)]
     assert best_of(runs).error <= best_of(plain).error
     assert len(plain) < len(runs) <= 15
-    for run in runs:
-        whole_box().as_array(run.weights)
+    for run in runs[len(plain) :]:
+        found.box.as_array(run.weights)
+    assert runs[-1].weights == found.learned.as_dict()
 
 
 def test_runs_are_in_the_order_in_which_they_were_made():
@@ -87,7 +88,7 @@ def test_runs_are_in_the_order_in_which_they_were_made():
         y = (x[:, 0] + noise * rng.logistic(size=80) > 0).astype(int)
         fold = Fold(make_data(x[::2], y[::2], np.ones(40), 2), x[1::2], np.eye(2)[y[1::2]])
         made = []
-        runs = search([fold], Options(TERMS, 15, 1e-5, 1000, lambda run, _, made=made: made.append(run)), each)
+        runs = search([fold], Options(TERMS, 15, 1e-5, 1000, lambda run, _, made=made: made.append(run)), each).runs
         assert [run.weights for run in runs] == [run.weights for run in made]
         ways.add(made[2].weights["l2"] > made[0].weights["l2"])
     assert ways == {True, False}
@@ -103,7 +104,7 @@ def test_learned_fits_go_on_as_long_as_each_is_clearly_better():
         held = np.arange(300) % 2 == 0
         data = make_data(x[~held], y[~held], np.ones(150), 2)
         fold = Fold(data, x[held], np.eye(2)[y[held]])
-        runs = search([fold], Options(TERMS, 15, 1e-5, 1000), each)
+        runs = search([fold], Options(TERMS, 15, 1e-5, 1000), each).runs
         learned = [i for i, run in enumerate(runs) if not is_l2_only(run.weights)]
         assert learned == list(range(learned[0], len(runs)))
         better = [clearly_better(runs[i], best_of(runs[:i])) for i in learned]
@@ -148,7 +149,7 @@ def test_no_term_may_be_much_more_than_l2_is():
 def test_observations_with_and_without_gradients_agree():
     """In values; and joined over folds, errors are means and gradients of all folds are one long gradient."""
     two = folds()
-    runs = search(two, Options(TERMS, 15, 1e-5, 1000), each)
+    runs = search(two, Options(TERMS, 15, 1e-5, 1000), each).runs
     seen = next(run for run in runs if run.observations[0].gram is not None and run.weights["dropout"] == 0)
     total = float(seen.sample_weight.sum())
     whole = joined(seen.observations, total)

@@ -77,13 +77,17 @@ def write(out: Path, data: Data, rows: Rows, found: Compared) -> dict[str, Path]
 
 def _write_journal(path: Path, title: str, found: Compared) -> None:
     """The runs of the search as a journal."""
-    from tuneloss.sklearn.search import whole_box
+    from tuneloss.sklearn.search import is_l2_only
 
     reference = {name: {m: values[m] for m in MEASURES} for name, values in found.results.items()}
     chosen = found.tuned.best_run_
-    growth = found.tuned.loss_weights_["l2"] / found.tuned.history_[chosen]["weights"]["l2"]
-    note = f"The saved model was fitted to all training examples, with l1 and l2 {growth:.4g} times as large."
-    header = {"title": title, "reference": reference, "chosen": chosen, "note": note, "epsilon": "inf"}
-    journal = Journal(path, {"box": whole_box().state_dict(), **header})
+    weights = found.tuned.history_[chosen]["weights"]
+    growth = found.tuned.loss_weights_["l2"] / weights["l2"]
+    note = "L2 alone is used: no run with learned weights was clearly better. " if is_l2_only(weights) else ""
+    note += f"The saved model was fitted to all training examples, with l1 and l2 {growth:.4g} times as large."
+    learned = found.tuned.learned_
+    said = {"weights": learned and learned.as_dict(), "note": learned.note if learned else ""}
+    header = {"title": title, "reference": reference, "chosen": chosen, "note": note, "search": said}
+    journal = Journal(path, {"box": found.tuned.box_.state_dict(), **header})
     for i, (run, known) in enumerate(zip(found.tuned.history_, found.by_run, strict=True)):
         journal.append(Run(i, run["weights"], run["observation"], info=known).to_dict())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuneloss.report.runs_info import RunsInfo, alike, bounds_met, explained, matched_share
+from tuneloss.report.learned_info import alike, bounds_met, explained, matched_share
+from tuneloss.report.runs_info import RunsInfo
 
 SMALL_SCALE = 0.1  # scale * error against the loss: below this, the loss says little about error
 POOR_FIT = 0.3  # of the spread of errors that the loss must explain
@@ -83,11 +84,13 @@ def _at_bounds(info: RunsInfo) -> list[Finding]:
 
 
 def _alike(info: RunsInfo) -> list[Finding]:
+    pairs = alike(info.observations, info.box)
+    leave = "" if info.search is not None else "Leave one of them out, or pin it. "
     return [
         Finding(
             "two terms alike",
             f"The gradients of {one} and {other} have a cosine of {cosine:.4f}: only their sum is known.",
-            f"Leave one of them out, or pin it; do not read much into {one} against {other}.",
+            f"{leave}Do not read much into {one} against {other}.",
         )
-        for one, other, cosine in alike(info.observations, info.box)
+        for one, other, cosine in pairs
     ]

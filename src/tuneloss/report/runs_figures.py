@@ -9,7 +9,8 @@ from matplotlib.ticker import MaxNLocator
 from tuneloss.core.sample import ranges
 from tuneloss.report.figures import INK, SERIES, draw_weight, panel, plain, style
 from tuneloss.report.info import WeightRange
-from tuneloss.report.runs_info import RunsInfo, alignment, contributions, is_converged, predicted_errors, regularizer
+from tuneloss.report.learned_info import alignment, is_converged, predicted_errors
+from tuneloss.report.runs_info import RunsInfo, contributions, regularizer
 
 MOST_WEIGHTS = 12  # panels of weights, the largest parts of the loss first
 

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from tuneloss.core.runs import Run
 from tuneloss.report import figures, html, runs_figures
 from tuneloss.report.findings import findings
-from tuneloss.report.runs_info import RunsInfo, alignment, explained, is_converged, rivals
+from tuneloss.report.learned_info import alignment, explained, is_converged, rivals
+from tuneloss.report.runs_info import RunsInfo
 
 
 def write_runs_report(info: RunsInfo, path: Path) -> Path:
@@ -43,7 +44,7 @@ def _learned(info: RunsInfo) -> str:
     best = info.best
     if best is None or best.weights is None or best.observation is None:
         return html.paragraphs(["No run of this journal, trained with weights of its own, has an observation yet."])
-    next_ = info.learned.as_dict() if info.learned is not None else {}
+    next_ = info.said
     rows = []
     shown_names = runs_figures.free_names(info)
     for j, name in enumerate(info.box.names):
@@ -62,16 +63,19 @@ def _learned(info: RunsInfo) -> str:
         sentences.append(f"That is {abs(change):.1f}% {'below' if change < 0 else 'above'} the first run.")
     if info.note:
         sentences.append(info.note)
+    box, said = ("box", "what LearnLoss (calibrated) says")
+    if info.search is not None:
+        box, said = ("box of LearnLoss", "what LearnLoss said last")
     drawn = runs_figures.weights_figures(info)
     shown = [
-        (figures.to_svg(figure, f"weight-{i}"), f"Weight of {name} by run; dashed: the box.")
+        (figures.to_svg(figure, f"weight-{i}"), f"Weight of {name} by run; dashed: the {box}.")
         for i, (name, figure) in enumerate(drawn.items())
     ]
     shown += [
         (figures.to_svg(figure, f"regularizer-{i}"), f"The learned regularizer {name} of the best run.")
         for i, (name, figure) in enumerate(runs_figures.regularizer_figures(info).items())
     ]
-    table = html.table(("term", f"weight of the {which} run", "box", "what LearnLoss (calibrated) says"), rows)
+    table = html.table(("term", f"weight of the {which} run", box, said), rows)
     return html.paragraphs(sentences) + table + html.figures(shown)
 
 
@@ -93,6 +97,9 @@ def _reference(info: RunsInfo) -> str:
 
 
 def _why(info: RunsInfo) -> str:
+    parts = ("parts", runs_figures.contributions_figure(info), "Each term's part in the loss of the best model.")
+    if info.search is not None:
+        return html.paragraphs(_search_words(info)) + _drawn([parts])
     if info.learned is None:
         return html.paragraphs(["LearnLoss has nothing to learn from yet, or found no solution."])
     learned, observations = info.learned, info.observations
@@ -117,7 +124,7 @@ def _why(info: RunsInfo) -> str:
     return html.paragraphs(sentences) + _drawn(
         [
             ("predicted", runs_figures.predicted_figure(info), "Each model's error, and what the loss says it is."),
-            ("parts", runs_figures.contributions_figure(info), "Each term's part in the loss of the best model."),
+            parts,
             (
                 "alignment",
                 runs_figures.alignment_figure(info),
@@ -127,12 +134,33 @@ def _why(info: RunsInfo) -> str:
     )
 
 
+def _search_words(info: RunsInfo) -> list[str]:
+    """How a search on splits of its own learned: only gradients count, so the loss is not on the error's level."""
+    if not info.said:
+        return ["LearnLoss was not asked, or found no solution: all runs are from before it."]
+    told = ", ".join(_row_name(run) for run in info.observed)
+    sentences = [
+        f"LearnLoss learned from the gradients at the models of the runs {told}, each split of the examples by itself,",
+        "in a box around the best run with L2 alone.",
+        "Levels of loss and error played no part, so there is no predicted error to compare.",
+    ]
+    if info.search is not None and info.search.note:
+        sentences.append(f"Note of the solver: {info.search.note}.")
+    return sentences + _trained_to_the_end(info)
+
+
+def _trained_to_the_end(info: RunsInfo) -> list[str]:
+    if not all(is_converged(run, info.box) for run in info.observed):
+        return []
+    return ["The models are trained to the end: the gradients of their terms cancel."]
+
+
 def _alignment_words(info: RunsInfo) -> list[str]:
     first = next((run.weights for run in info.runs if run.weights is not None), None)
     if first is None or info.learned is None or all(o.gram is None for o in info.observations):
         return []
-    if all(is_converged(run, info.box) for run in info.observed):
-        return ["The models are trained to the end: the gradients of their terms cancel."]
+    if ended := _trained_to_the_end(info):
+        return ended
     at = [info.observations[info.learned.argmin]]
     before, after = (float(alignment(at, w)[0]) for w in (info.box.as_array(first), info.learned.weights))
     if math.isnan(before) or math.isnan(after):
@@ -146,7 +174,8 @@ def _alignment_words(info: RunsInfo) -> list[str]:
 def _next(info: RunsInfo) -> str:
     found = findings(info)
     if not found:
-        return html.paragraphs(["Nothing stands out: no weight at a bound, no terms that cannot be told apart."])
+        at_bound = "" if info.search is not None else "no weight at a bound, "
+        return html.paragraphs([f"Nothing stands out: {at_bound}no terms that cannot be told apart."])
     return html.table(("what", "found", "what to do"), [[one.kind, one.found, one.do] for one in found], wrap=True)
 
 

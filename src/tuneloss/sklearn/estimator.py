@@ -59,9 +59,11 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
     n_jobs: folds fitted at once. random_state: decides the split.
 
     After `fit`: `classes_`, `coef_`, `intercept_`, `n_iter_`, `loss_weights_`, and `history_`: a list with the weights,
-    the mean validation log loss, the number of iterations and the `Observation` (means over the validation examples) of
-    each run, of which `best_run_` was chosen. Online each epoch is a run, without observation, and `regularizer_`
-    holds points of the learned regularizer, coefficients and values: it is the lines through them, and beyond.
+    the mean validation log loss, the number of iterations and the `Observation` of each run, of which `best_run_` was
+    chosen. (The error of an observation is that mean; its features are sums over the models of all folds.) `learned_`
+    is what LearnLoss said last, a `LearnedLoss` or None, and `box_` where it looked, around the best fit with L2 alone.
+    Online they are not there; each epoch is a run, without observation, and `regularizer_` holds points of the learned
+    regularizer, coefficients and values: it is the lines through them, and beyond.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -116,7 +118,8 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
             X and X_val together.
         """
         check_options(self)
-        self.__dict__.pop("regularizer_", None)  # of an earlier fit
+        for name in ("regularizer_", "box_", "learned_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
         given = read_examples(self, X, y, sample_weight, X_val, y_val, sample_weight_val)
         self.classes_, codes = np.unique(given.labels, return_inverse=True)
         check_two_classes(self, self.classes_)
@@ -165,7 +168,8 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         growth = data.total / float(np.mean([fold.data.total for fold in folds]))
         options = Options(tuple(self.terms), self.max_runs, SEARCH_TOL * self.tol, self.max_iter, self._on_run)
         if self.strategy == "runs":
-            runs = search(folds, options, self._each)
+            found = search(folds, options, self._each)
+            runs, self.box_, self.learned_ = found.runs, found.box, found.learned
             best = chosen(runs)
             weights = grown(best.weights, growth**0.5)
             data = self._with_dropout(data, weights, grown(best_l2_of(runs).weights, growth**0.5), best)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tuneloss import Box, Observation
+from tuneloss import Box, LearnedLoss, Observation
 from tuneloss.core.checks import Array
 from tuneloss.core.folds import learn_loss_on_folds
 from tuneloss.core.sample import same_point
@@ -79,6 +79,20 @@ class Options:
     on_run: Callable[[Run, Sequence[Fold]], object] = lambda run, folds: None
 
 
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """What a search found.
+
+    runs: all of them, in the order in which they were made.
+    box: where LearnLoss looked.
+    learned: what it said last, in sums over examples; None if it was not asked, or found no solution.
+    """
+
+    runs: list[Run]
+    box: Box
+    learned: LearnedLoss | None
+
+
 def only_l2(l2: float) -> Weights:
     """Weights of a model with L2 alone."""
     return {"l1": 0.0, "l2": l2, "uniform": 0.0, "dropout": 0.0, "logloss": 1.0}
@@ -121,14 +135,8 @@ def make_box(terms: Sequence[str], l2: float, features: Array) -> Box:
     return Box.from_dict({n: ranges.get(n, 1.0) if n in terms or n == "logloss" else 0.0 for n in NAMES})
 
 
-def whole_box() -> Box:
-    """All weights that a search may come to."""
-    ranges = {"l1": (0.0, math.inf), "l2": (0.0, math.inf), "uniform": (0.0, 1.0), "dropout": (0.0, math.inf)}
-    return Box.from_dict({**ranges, "logloss": 1.0})
-
-
-def search(folds: Sequence[Fold], options: Options, each: Each) -> list[Run]:
-    """All runs, in the order in which they were made.
+def search(folds: Sequence[Fold], options: Options, each: Each) -> Searched:
+    """A path of L2 fits, then fits with learned weights.
 
     each: calls a function with each of several tuples of arguments, perhaps at the same time.
     """
@@ -137,7 +145,8 @@ def search(folds: Sequence[Fold], options: Options, each: Each) -> list[Run]:
     folds = [replace(fold, data=fold.data.with_dropout(one.params)) for fold, one in zip(folds, best.fits, strict=True)]
     path = [valued(folds, one) for one in path[:-SHORTEST]] + [observed(folds, one, each) for one in path[-SHORTEST:]]
     found = learned_runs(folds, path, options, each)
-    return [*sorted(path[:2], key=lambda one: -one.weights["l2"]), *path[2:], *found]  # of two, the stronger came first
+    first = sorted(path[:2], key=lambda one: -one.weights["l2"])  # the stronger one was made first
+    return replace(found, runs=[*first, *path[2:], *found.runs])
 
 
 def run_all(folds: Sequence[Fold], weights: Weights, starts: Sequence[Array], *, options: Options, each: Each) -> Run:
@@ -200,12 +209,13 @@ def vertex(errors: Sequence[float]) -> float:
     return (before - after) / (2 * bend) if bend > 0 else 0.0
 
 
-def learned_runs(folds: Sequence[Fold], path: Sequence[Run], options: Options, each: Each) -> list[Run]:
+def learned_runs(folds: Sequence[Fold], path: Sequence[Run], options: Options, each: Each) -> Searched:
     """Fits with learned weights, until one is not clearly better than the best so far."""
-    best, better = best_of(path), True
+    best, more = best_of(path), len(path) < options.max_runs
     box = make_box(options.terms, best.weights["l2"], np.sum([o.features for o in best.observations], axis=0))
     recent, found, tried = list(path[-SHORTEST:]), list[Run](), list[Array]()
-    while better and len(path) + len(found) < options.max_runs:
+    learned: LearnedLoss | None = None
+    while more:
         try:
             by_fold = list(zip(*(one.observations for one in recent), strict=True))
             learned = learn_loss_on_folds(by_fold, box, epsilon=math.inf)
@@ -215,13 +225,13 @@ def learned_runs(folds: Sequence[Fold], path: Sequence[Run], options: Options, e
             new = run_all(folds, learned.as_dict(), starts, options=options, each=each)
         except (SolverError, RunFailed):
             break  # what was found so far stands
-        better = clearly_better(new, best)
-        new = observed(folds, new, each) if better else valued(folds, new)
+        more = clearly_better(new, best) and len(path) + len(found) + 1 < options.max_runs
+        new = observed(folds, new, each) if more else valued(folds, new)  # gradients are for the next
         tried.append(learned.weights)
         found.append(new)
         best = best_of([best, new])
         recent = [*recent[1 - COUNTED :], new]
-    return found
+    return Searched(found, box, learned)
 
 
 def observed(folds: Sequence[Fold], run: Run, each: Each) -> Run:
