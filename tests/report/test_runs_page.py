@@ -73,7 +73,7 @@ def test_predictions_contributions_and_alignment_are_those_of_the_definitions(in
     o = info.observations[0]
     weights = info.learned.weights
     assert predicted_errors([o], info.learned)[0] == pytest.approx(weights @ o.features / info.learned.scale)
-    parts = contributions(info.best, BOX)
+    parts = contributions(info)
     assert sum(parts.values()) == pytest.approx(BOX.as_array(info.best.weights) @ info.best.observation.features)
     exact = Observation.from_gradients(1.0, [1.0, 2.0], gradient=[3.0, 4.0], jacobian=[[3.0, 0.0], [4.0, 0.0]])
     assert alignment([exact], np.array([1.0, 5.0]))[0] == pytest.approx(1)
@@ -191,6 +191,28 @@ def test_a_browser_draws_every_figure_without_complaint(info, tmp_path, width, d
     assert int(drawn) == text.count("<figure>") >= 5
     assert wide == "false"
     assert ground == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
+
+
+def test_hinges_are_spoken_of_only_together(tmp_path):
+    """Their parts add to their term's, and a weight of 0 of one of them says nothing; only 0 of all of them does."""
+    names = ["r/right0", "r/right1", "r/left0", "r/left1"]
+    box = Box.from_dict({**dict.fromkeys(names, (0.0, 1.0)), "r/other": (0.0, 1.0), "logloss": 1.0})
+    jacobian = np.zeros((7, 6))
+    jacobian[:, :2], jacobian[0, 2], jacobian[1, 3], jacobian[2, 4], jacobian[3, 5] = 1.0, 1.0, 1.0, 1.0, 1.0
+    for gradient, useful in (([1.0] * 7, True), ([-1.0, -1.0, 0.5, 1.0, 0.0, 0.0, 0.0], False)):
+        path = tmp_path / f"{useful}.jsonl"
+        journal = Journal(path, {"box": box.state_dict(), "knots": {"r": [-1.0, 1.0]}})
+        for i, level in enumerate((1.0, 2.0)):
+            o = Observation.from_gradients(level, [0.1, 0.2, 0.3, 0.4, 0.5, level], gradient, jacobian)
+            weights = {**dict.fromkeys(names, 0.5), "r/other": 0.5, "logloss": 1.0}
+            journal.append(Run(i, weights, o).to_dict())
+        info = read_runs(path)
+        assert contributions(info) == pytest.approx({"r": 0.5, "r/other": 0.25, "logloss": 1.0})
+        assert bounds_met(info.learned.weights, box).keys() & set(names)
+        found = [one.found for one in findings(info)]
+        assert not any(name in text for name in names for text in found)
+        assert ("The learned regularizer r is 0 everywhere." in found) is not useful
+        assert all(name not in runs_page(info) for name in names)
 
 
 def test_an_online_run_has_a_page_with_its_learned_regularizer(tmp_path):

@@ -74,7 +74,13 @@ def _at_bounds(info: RunsInfo) -> list[Finding]:
     if info.learned is None:
         return []
     found, weights = [], info.learned.as_dict()
+    for term in info.knots:
+        if not any(weights[name] for name, own in info.hinges.items() if own == term):
+            what = f"The learned regularizer {term} is 0 everywhere."
+            found.append(Finding("weight at its bound", what, f"As far as these runs tell, {term} can be left out."))
     for name, side in bounds_met(info.learned.weights, info.box).items():
+        if name in info.hinges:
+            continue
         what = f"The learned weight of {name} is at its {side} bound, {weights[name]:.3g}."
         do = f"{'Lower' if side == 'lower' else 'Raise'} the bound, if there is no reason for it."
         if side == "lower" and weights[name] == 0:
@@ -84,7 +90,7 @@ def _at_bounds(info: RunsInfo) -> list[Finding]:
 
 
 def _alike(info: RunsInfo) -> list[Finding]:
-    pairs = alike(info.observations, info.box)
+    pairs = [pair for pair in alike(info.observations, info.box) if info.hinges.keys().isdisjoint(pair[:2])]
     leave = "" if info.search is not None else "Leave one of them out, or pin it. "
     return [
         Finding(

@@ -46,16 +46,14 @@ def shared_info(info: RunsInfo) -> list[str]:
 
 def free_names(info: RunsInfo) -> list[str]:
     """Names of the weights that are not pinned and not those of hinges, which mean something only together."""
-    hinges = tuple(f"{term}/{side}" for term in info.knots for side in ("right", "left"))
     names = zip(info.box.names, info.box.pinned, strict=True)
-    return [name for name, pinned in names if not pinned and not name.startswith(hinges or ("\0",))]
+    return [name for name, pinned in names if not pinned and name not in info.hinges]
 
 
 def weights_figures(info: RunsInfo) -> dict[str, Figure]:
     """Each free weight by run against its bounds; of many, those with the largest part in the best model's loss."""
     runs = [run.weights for run in info.runs if run.weights is not None]
-    parts = contributions(info.best, info.box) if info.best is not None else {}
-    free = free_names(info)
+    parts, free = contributions(info), free_names(info)
     shown = sorted(free, key=lambda name: -abs(parts.get(name, 0.0)))[:MOST_WEIGHTS]
     log = dict(zip(info.box.names, ranges(info.box).log, strict=True))
     found = {}
@@ -114,8 +112,7 @@ def predicted_figure(info: RunsInfo) -> Figure | None:
 
 def contributions_figure(info: RunsInfo) -> Figure | None:
     """Term by term, its part in the loss of the best model; of many, the largest."""
-    parts = contributions(info.best, info.box) if info.best is not None else {}
-    parts = dict(sorted(parts.items(), key=lambda item: -abs(item[1]))[:MOST_WEIGHTS])
+    parts = dict(sorted(contributions(info).items(), key=lambda item: -abs(item[1]))[:MOST_WEIGHTS])
     if not any(parts.values()):
         return None
     figure, axes = panel()

@@ -59,6 +59,12 @@ class RunsInfo:
         return self.runs[self.chosen] if self.chosen is not None else best_run(self.runs)
 
     @property
+    def hinges(self) -> dict[str, str]:
+        """The term of each hinge, by the name of the hinge's weight: hinges mean something only together."""
+        numbers = [(term, j) for term, positions in self.knots.items() for j in range(len(positions))]
+        return {f"{term}/{side}{j}": term for side in ("right", "left") for term, j in numbers}
+
+    @property
     def said(self) -> Mapping[str, float]:
         """The weights that LearnLoss says; none if it has no answer."""
         if self.search is not None:
@@ -120,11 +126,15 @@ def runs_info(title: str, box: Box, runs: Sequence[Run], search: Said | None = N
     return RunsInfo(title, box, tuple(runs), observed, learned, search=search)
 
 
-def contributions(run: Run, box: Box) -> dict[str, float]:
-    """Each term's weight times its value, at one model."""
-    if run.weights is None or run.observation is None:
-        return {}
-    return {name: run.weights[name] * float(f) for name, f in zip(box.names, run.observation.features, strict=True)}
+def contributions(info: RunsInfo) -> dict[str, float]:
+    """Each term's weight times its value, at the best model; of a learned regularizer the sum over its hinges."""
+    best, found = info.best, dict[str, float]()
+    if best is None or best.weights is None or best.observation is None:
+        return found
+    for name, value in zip(info.box.names, best.observation.features, strict=True):
+        term = info.hinges.get(name, name)
+        found[term] = found.get(term, 0.0) + best.weights[name] * float(value)
+    return found
 
 
 def regularizer(info: RunsInfo, term: str) -> tuple[Array, Array] | None:

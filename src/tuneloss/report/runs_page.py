@@ -46,9 +46,8 @@ def _learned(info: RunsInfo) -> str:
         return html.paragraphs(["No run of this journal, trained with weights of its own, has an observation yet."])
     next_ = info.said
     rows = []
-    shown_names = runs_figures.free_names(info)
     for j, name in enumerate(info.box.names):
-        if name not in shown_names and not info.box.pinned[j]:
+        if name in info.hinges:
             continue
         low, high = info.box.lower[j], info.box.upper[j]
         span = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
