@@ -270,7 +270,7 @@ def test_what_a_search_learned_is_shown_and_nothing_is_learned_anew(tmp_path):
             assert "LearnLoss was not asked, or found no solution" in page
         else:
             assert "<td>l2</td><td>5</td><td>1 to 2</td><td>1</td>" in page
-            assert "the models of the runs 1, 2, 3" in page
+            assert "the models of run 1, run 2, run 3" in page
             assert "a &lt;note&gt;" in page
     Journal(tmp_path / "wrong.jsonl", {"box": box.state_dict(), "search": {"weights": {}}}).append(
         Run(0, None, train(weights)).to_dict()
@@ -302,6 +302,23 @@ def test_errors_below_zero_and_initial_models(tmp_path):
     page = runs_page(read_runs(tmp_path / "below.jsonl"))
     assert "The best model is that of run 2, with a validation error of -2. That is 100.0% below the first run." in page
     assert "<td>initial</td>" in page
+
+
+def test_models_have_the_numbers_of_the_table(tmp_path):
+    """Though LearnLoss looks only at those with gradients; and an initial model, which has no number, is called so."""
+    box = Box.from_dict({"a": (0.0, 10.0), "b": 1.0})
+    gram = np.eye(3)
+    for initial in (False, True):
+        path = tmp_path / f"{initial}.jsonl"
+        journal = Journal(path, {"box": box.state_dict()})
+        for i, (error, own) in enumerate(((9.0, None), (5.0, None), (1.0, gram), (2.0, gram), (1.0, gram))):
+            own_weights = None if initial and i == 4 else {"a": 1.0, "b": 1.0}
+            run = Run(None if own_weights is None else i, own_weights, Observation(error, [1, 1], own))
+            journal.append(run.to_dict())
+        page = runs_page(read_runs(path))
+        selected = "an initial model" if initial else "run 5"
+        assert f"Of 3 models, the learned loss selects {selected}, of validation error 1;" in page
+        assert "It likes as well: run 3, run 4 (the active constraints)." in page
 
 
 def test_gradients_that_are_zero_make_no_figure_and_no_warning(tmp_path):

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from tuneloss.core.sample import ranges
-from tuneloss.report.figures import INK, SERIES, draw_weight, panel, plain, style
+from tuneloss.report import html
+from tuneloss.report.figures import INK, SERIES, draw_weight, panel, plain, style, to_svg
 from tuneloss.report.info import WeightRange
 from tuneloss.report.learned_info import alignment, is_converged, predicted_errors
 from tuneloss.report.runs_info import RunsInfo, contributions, regularizer
 
 MOST_WEIGHTS = 12  # panels of weights, the largest parts of the loss first
+
+
+def drawn(parts: Sequence[tuple[str, Figure | None, str]]) -> str:
+    """Named figures with captions, side by side, as far as there are such."""
+    return html.figures([(to_svg(figure, name), caption) for name, figure, caption in parts if figure])
 
 
 def errors_figure(info: RunsInfo) -> Figure:

@@ -126,6 +126,11 @@ def runs_info(title: str, box: Box, runs: Sequence[Run], search: Said | None = N
     return RunsInfo(title, box, tuple(runs), observed, learned, search=search)
 
 
+def run_name(run: Run) -> str:
+    """Runs count from 1; models of the initial set have no number."""
+    return "initial" if run.run is None else str(run.run + 1)
+
+
 def contributions(info: RunsInfo) -> dict[str, float]:
     """Each term's weight times its value, at the best model; of a learned regularizer the sum over its hinges."""
     best, found = info.best, dict[str, float]()
