@@ -273,7 +273,7 @@ def test_the_report_shows_what_the_search_learned(tmp_path, cv):
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     said, chosen = tuned.learned_.as_dict(), tuned.history_[tuned.best_run_]["weights"]
     for name, low, high in zip(tuned.box_.names[:4], tuned.box_.lower, tuned.box_.upper, strict=False):
-        cells = f"<td>{name}</td><td>{chosen[name]:.4g}</td><td>{low:.3g} to {high:.3g}</td><td>{said[name]:.4g}</td>"
+        cells = f"<td>{name}</td><td>{chosen[name]:.4g}</td><td>{said[name]:.4g}</td><td>{low:.3g} to {high:.3g}</td>"
         assert cells in page
     assert said == tuned.history_[-1]["weights"]  # with which it then fitted
     for advice in ("poor fit", "left out", "Raise the bound", "Lower the bound"):

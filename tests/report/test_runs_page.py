@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from tuneloss import Box, LossTuner, Observation
+from tuneloss import Box, LossTuner, Observation, learn_loss
 from tuneloss.core.journal import Journal
 from tuneloss.core.runs import Run
 from tuneloss.errors import InvalidInput, JournalError
@@ -138,6 +138,7 @@ def test_a_journal_without_any_observation_has_a_page_too(tmp_path):
     page = runs_page(read_runs(tmp_path / "failed.jsonl"))
     assert "No run of this journal, trained with weights of its own, has an observation yet" in page
     assert "is marked" not in page
+    assert "<td>l2</td>" not in page
     assert "out of memory" in page
 
 
@@ -269,7 +270,7 @@ def test_what_a_search_learned_is_shown_and_nothing_is_learned_anew(tmp_path):
         if said is None:
             assert "LearnLoss was not asked, or found no solution" in page
         else:
-            assert "<td>l2</td><td>5</td><td>1 to 2</td><td>1</td>" in page
+            assert "<td>l2</td><td>5</td><td>1</td><td>1 to 2</td>" in page
             assert "the models of run 1, run 2, run 3" in page
             assert "a &lt;note&gt;" in page
     Journal(tmp_path / "wrong.jsonl", {"box": box.state_dict(), "search": {"weights": {}}}).append(
@@ -296,6 +297,8 @@ def test_errors_below_zero_and_initial_models(tmp_path):
     tuner.tell(None, Observation(50.0, [1.0, 1.0]))
     initial = runs_page(read_runs(tmp_path / "below.jsonl"))
     assert "trained with weights of its own, has an observation yet" in initial
+    said, _ = learn_loss([Observation(50.0, [1.0, 1.0])], box).weights
+    assert f"<td>a</td><td>{said:.4g}</td><td>0 to 10</td>" in initial
     for error in (-1.0, -2.0):
         weights = tuner.ask()
         tuner.tell(weights, Observation(error, [error, 1.0]))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from tuneloss.report import figures, html, runs_figures
+from tuneloss.report import html, runs_figures
 from tuneloss.report.findings import findings
 from tuneloss.report.runs_info import RunsInfo, run_name
 from tuneloss.report.why import why
@@ -32,18 +33,22 @@ def runs_page(info: RunsInfo) -> str:
 
 
 def _learned(info: RunsInfo) -> str:
+    box = "box" if info.search is None else "box of LearnLoss"
+    parts = [
+        (f"weight-{i}", figure, f"Weight of {name} by run; dashed: the {box}.")
+        for i, (name, figure) in enumerate(runs_figures.weights_figures(info).items())
+    ]
+    parts += [
+        (f"regularizer-{i}", figure, f"The learned regularizer {name} of the best run.")
+        for i, (name, figure) in enumerate(runs_figures.regularizer_figures(info).items())
+    ]
+    return html.paragraphs(_best_words(info)) + _weights_table(info, box) + runs_figures.drawn(parts)
+
+
+def _best_words(info: RunsInfo) -> list[str]:
     best = info.best
-    if best is None or best.weights is None or best.observation is None:
-        return html.paragraphs(["No run of this journal, trained with weights of its own, has an observation yet."])
-    next_ = info.said
-    rows = []
-    for j, name in enumerate(info.box.names):
-        if name in info.hinges:
-            continue
-        low, high = info.box.lower[j], info.box.upper[j]
-        span = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
-        proposed = f"{next_[name]:.4g}" if name in next_ else ""
-        rows.append([name, f"{best.weights[name]:.4g}", span, proposed])
+    if best is None or best.observation is None:
+        return ["No run of this journal, trained with weights of its own, has an observation yet."]
     score = best.observation.score
     which = "chosen" if info.chosen is not None else "best"
     sentences = [f"The {which} model is that of run {run_name(best)}, with a {info.measure} of {score:.5g}."]
@@ -51,22 +56,24 @@ def _learned(info: RunsInfo) -> str:
     if first is not None and first is not best and first.observation is not None and first.observation.score:
         change = 100 * (score - first.observation.score) / abs(first.observation.score)
         sentences.append(f"That is {abs(change):.1f}% {'below' if change < 0 else 'above'} the first run.")
-    if info.note:
-        sentences.append(info.note)
-    box, said = ("box", "what LearnLoss (calibrated) says")
-    if info.search is not None:
-        box, said = ("box of LearnLoss", "what LearnLoss said last")
-    drawn = runs_figures.weights_figures(info)
-    shown = [
-        (figures.to_svg(figure, f"weight-{i}"), f"Weight of {name} by run; dashed: the {box}.")
-        for i, (name, figure) in enumerate(drawn.items())
-    ]
-    shown += [
-        (figures.to_svg(figure, f"regularizer-{i}"), f"The learned regularizer {name} of the best run.")
-        for i, (name, figure) in enumerate(runs_figures.regularizer_figures(info).items())
-    ]
-    table = html.table(("term", f"weight of the {which} run", box, said), rows)
-    return html.paragraphs(sentences) + table + html.figures(shown)
+    return [*sentences, info.note] if info.note else sentences
+
+
+def _weights_table(info: RunsInfo, box: str) -> str:
+    """Term by term, the weight of the best run and what LearnLoss says, as far as there are such."""
+    columns: dict[str, Mapping[str, float]] = {}
+    if info.best is not None and info.best.weights is not None:
+        columns[f"weight of the {'best' if info.chosen is None else 'chosen'} run"] = info.best.weights
+    if info.said:
+        columns["what LearnLoss (calibrated) says" if info.search is None else "what LearnLoss said last"] = info.said
+    if not columns:
+        return ""
+    rows = []
+    for name, low, high in zip(info.box.names, info.box.lower, info.box.upper, strict=True):
+        if name not in info.hinges:
+            span = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+            rows.append([name, *(f"{weights[name]:.4g}" for weights in columns.values()), span])
+    return html.table(("term", *columns, box), rows)
 
 
 def _how(info: RunsInfo) -> str:
