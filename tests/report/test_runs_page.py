@@ -14,6 +14,7 @@ from tuneloss.core.runs import Run
 from tuneloss.errors import InvalidInput, JournalError
 from tuneloss.report.findings import findings
 from tuneloss.report.learned_info import alignment, alike, bounds_met, explained, predicted_errors, rivals
+from tuneloss.report.runs_figures import errors_figure, weights_figures
 from tuneloss.report.runs_info import contributions, read_runs, regularizer, runs_info
 from tuneloss.report.runs_page import runs_page, write_runs_report
 
@@ -142,6 +143,17 @@ def test_a_journal_without_any_observation_has_a_page_too(tmp_path):
     assert "out of memory" in page
 
 
+def test_one_run_has_a_page_too():
+    """In the singular, and with ticks at whole runs."""
+    weights = {"l2": 1.0, "smooth": 1.0, "fit": 1.0}
+    info = runs_info("one", BOX, [Run(0, weights, train(weights))])
+    assert "LearnLoss has one model to learn from: run 1, of validation error" in runs_page(info)
+    for figure in (errors_figure(info), *weights_figures(info).values()):
+        (axes,) = figure.axes
+        low, high = axes.get_xlim()
+        assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [1]
+
+
 def test_files_that_are_no_journals_are_refused(tmp_path, journal):
     with pytest.raises(JournalError, match="must be a file that can be read"):
         read_runs(tmp_path / "missing.jsonl")
@@ -172,14 +184,20 @@ PROBE = """<script>addEventListener("load", () => {
   const drawn = [...document.querySelectorAll("figure svg")].filter(
     s => s.getBoundingClientRect().height > 100 && s.querySelectorAll("path").length > 5);
   const wide = document.documentElement.scrollWidth > innerWidth + 1;
-  document.body.dataset.probe = JSON.stringify([drawn.length, wide, getComputedStyle(document.body).backgroundColor]);
+  const table = document.querySelector(".scroll");
+  const cut = table.scrollWidth > table.clientWidth;
+  const ground = getComputedStyle(document.body).backgroundColor;
+  document.body.dataset.probe = JSON.stringify([drawn.length, wide, cut, ground]);
 })</script>"""
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
-@pytest.mark.parametrize(("width", "dark"), [(1200, False), (1200, True), (400, False)])
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (1200, True), (390, False)])
 def test_a_browser_draws_every_figure_without_complaint(info, tmp_path, width, dark):
-    """In light and dark, wide and as narrow as a phone: no message on the console, and nothing wider than the page."""
+    """In light and dark, wide and as narrow as a phone: no message on the console, and nothing wider than the page.
+
+    Nor are the learned weights cut off.
+    """
     page = write_runs_report(info, tmp_path / "report.html")
     text = page.read_text()
     page.write_text(text.replace("</body>", PROBE + "</body>"))
@@ -188,9 +206,10 @@ def test_a_browser_draws_every_figure_without_complaint(info, tmp_path, width, d
     command += [f"--window-size={width},900", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri()]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert "CONSOLE" not in shown.stderr
-    drawn, wide, ground = re.search(r'data-probe="\[(\d+),(\w+),&quot;(.*?)&quot;\]"', shown.stdout).groups()
+    probe = r'data-probe="\[(\d+),(\w+),(\w+),&quot;(.*?)&quot;\]"'
+    drawn, wide, cut, ground = re.search(probe, shown.stdout).groups()
     assert int(drawn) == text.count("<figure>") >= 5
-    assert wide == "false"
+    assert wide == cut == "false"
     assert ground == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
 
 

@@ -32,7 +32,7 @@ def draw_best_so_far(axes: Axes, comparison: Comparison, measure: Measure) -> No
             )
     axes.set_xlabel("training runs")
     axes.set_ylabel(MEASURES[measure])
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(whole_numbers())
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 6, 8)))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0) if measure == "test_error" else "{x:g}")
@@ -68,7 +68,7 @@ def draw_weight(axes: Axes, weight: WeightRange) -> None:
             axes.axhline(bound, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
     axes.set_xlabel("training runs")
     axes.set_ylabel(plain(f"weight of {weight.name}"))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(whole_numbers())
     style(axes)
 
 
@@ -102,6 +102,11 @@ def panel() -> tuple[Figure, Axes]:
     """A figure with one panel, small enough to be read on a phone without scaling."""
     figure = Figure(figsize=(4.8, 3.3), layout="constrained")
     return figure, figure.subplots()
+
+
+def whole_numbers() -> MaxNLocator:
+    """Ticks at whole numbers only, even if there is just one."""
+    return MaxNLocator(integer=True, min_n_ticks=1)
 
 
 def style(axes: Axes) -> None:

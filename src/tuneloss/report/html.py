@@ -8,9 +8,9 @@ from html import escape
 
 STYLE = """
 :root { color-scheme: light dark; --ground: #ffffff; --ink: #1d2127; --soft: #5a626d; --grid: #dfe2e7;
-  --accent: #0072b2; }
+  --accent: #0072b2; --more: #1d212755; }
 @media (prefers-color-scheme: dark) {
-  :root { --ground: #14171b; --ink: #e6e9ed; --soft: #a3abb6; --grid: #363c45; --accent: #6aa9ee; } }
+  :root { --ground: #14171b; --ink: #e6e9ed; --soft: #a3abb6; --grid: #363c45; --accent: #6aa9ee; --more: #e6e9ed55; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 68rem;
   background: var(--ground); color: var(--ink); font: 1rem/1.55 system-ui, sans-serif; }
@@ -24,12 +24,17 @@ figure { margin: 0; max-width: 36rem; }
 figure svg { display: block; width: 100%; height: auto; }
 figure svg text { font-family: system-ui, sans-serif !important; }
 figcaption, .caption { font-size: .9rem; }
-.scroll { overflow-x: auto; }
+.scroll { overflow-x: auto; background:
+  linear-gradient(to right, var(--ground) 1rem, transparent 2.5rem) local left / 100% 100%,
+  linear-gradient(to left, var(--ground) 1rem, transparent 2.5rem) local right / 100% 100%,
+  linear-gradient(to right, var(--more), transparent .8rem) left / 100% 100%,
+  linear-gradient(to left, var(--more), transparent .8rem) right / 100% 100%; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .8rem .3rem 0; text-align: right; white-space: nowrap;
-  border-bottom: 1px solid var(--grid); }
+th, td { padding: .3rem .8rem .3rem 0; text-align: right; border-bottom: 1px solid var(--grid); }
+th { vertical-align: bottom; }
+@media (max-width: 30rem) { th, td { padding-right: .5rem; } }
 th:first-child, td:first-child { text-align: left; }
-table.words th, table.words td { text-align: left; white-space: normal; vertical-align: top; min-width: 8rem; }
+table.words th, table.words td { text-align: left; vertical-align: top; min-width: 6rem; }
 tr.chosen td { font-weight: 650; }
 tr.chosen td:first-child { color: var(--accent); }
 """
@@ -60,7 +65,10 @@ def table(
     chosen: int | None = None,
     wrap: bool = False,
 ) -> str:
-    """A table of plain text, that scrolls on its own where the page is narrow; row `chosen` stands out.
+    """A table of plain text; row `chosen` stands out.
+
+    Where the page is narrow its cells are broken into lines; if that is not enough it scrolls on its own, with a shadow
+    at the side where there is more.
 
     wrap: cells hold sentences: they are set to the left, and broken into lines.
     """

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from tuneloss.core.sample import ranges
 from tuneloss.report import html
-from tuneloss.report.figures import INK, SERIES, draw_weight, panel, plain, style, to_svg
+from tuneloss.report.figures import INK, SERIES, draw_weight, panel, plain, style, to_svg, whole_numbers
 from tuneloss.report.info import WeightRange
 from tuneloss.report.learned_info import alignment, is_converged, predicted_errors
 from tuneloss.report.runs_info import RunsInfo, contributions, regularizer
@@ -40,7 +40,7 @@ def errors_figure(info: RunsInfo) -> Figure:
     axes.margins(y=0.3)  # room for the legend
     axes.set_xlabel("runs")
     axes.set_ylabel("error")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(whole_numbers())
     axes.legend(frameon=False, labelcolor=INK)
     style(axes)
     return figure
@@ -147,7 +147,7 @@ def alignment_figure(info: RunsInfo) -> Figure | None:
         axes.plot(x, values, color=colour, marker="o", markersize=4, linewidth=1.5, label=label)
     axes.axhline(0, color=INK, linewidth=0.9)
     axes.set(xlabel="models with gradients, in order", ylabel="cosine of the gradients", ylim=(-1.05, 1.05))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(whole_numbers())
     axes.legend(frameon=False, labelcolor=INK)
     style(axes)
     return figure

@@ -111,8 +111,8 @@ def _runs_table(info: RunsInfo) -> str:
         error = f"{run.observation.error:.5g}" if run.observation is not None else f"failed: {run.failed}"
         if run.observation is not None and run.observation.metric is not None:
             error += f" (metric {run.observation.metric:.5g})"
-        rows.append([run_name(run), *weights, error, *(f"{run.info[n]:.5g}" if n in run.info else "" for n in extra)])
+        rows.append([run_name(run), error, *(f"{run.info[n]:.5g}" if n in run.info else "" for n in extra), *weights])
     left_out = f" {len(free) - len(names)} more weights are not shown." if len(free) > len(names) else ""
     chosen = info.runs.index(info.best) if info.best is not None else None
     marked = f"The {'best' if info.chosen is None else 'chosen'} run is marked." if chosen is not None else ""
-    return html.table(("run", *names, "validation error", *extra), rows, caption=marked + left_out, chosen=chosen)
+    return html.table(("run", "validation error", *extra, *names), rows, caption=marked + left_out, chosen=chosen)
