@@ -18,6 +18,8 @@ from optuna.testing.pytest_samplers import (  # noqa: E402
 )
 
 from tuneloss import Box, LossTuner, Observation  # noqa: E402
+from tuneloss.core.sample import distance  # noqa: E402
+from tuneloss.core.tune import FAILED_RADIUS  # noqa: E402
 from tuneloss.errors import InvalidInput  # noqa: E402
 from tuneloss.integrations.optuna import KEY, Told, TuneLossSampler, idle_trials  # noqa: E402
 
@@ -244,6 +246,45 @@ def test_trials_without_use_do_no_harm():
         study.optimize(troubled, n_trials=14, catch=(RuntimeError,))
     assert len({tuple(point) for point in asked(study)}) == 14
     assert study.best_value < 1.02 * best_of_a_grid()
+
+
+@pytest.mark.parametrize("fallback", [None, optuna.samplers.RandomSampler(seed=5)])
+def test_weights_that_failed_are_kept_away_from(fallback):
+    """The same model each time, so the same weights are learned; they fail, and the next ones are others."""
+    study = optuna.create_study(sampler=TuneLossSampler(BOX, fallback=fallback, seed=3))
+    seen = train({"l2": 1.0, "smooth": 1.0, "logloss": 1.0})
+
+    def fails_once(trial):
+        suggested(trial)
+        if trial.number == 1:
+            raise RuntimeError("diverged")
+        trial.set_user_attr(KEY, seen.to_dict())
+        return seen.error
+
+    study.optimize(fails_once, n_trials=3, catch=(RuntimeError,))
+    points = [BOX.as_array({**trial.params, "logloss": 1.0}) for trial in study.trials]
+    assert distance(BOX, points[1], points[2]) > (FAILED_RADIUS if fallback is None else 0)
+
+
+def test_weights_of_a_simplex_sum_to_one_also_where_a_fallback_would_sample_them():
+    """Errors that never fall again: without a simplex, the fallback would take over after three idle trials."""
+    box = Box.simplex(["a", "b", "c"])
+    jacobian = np.random.default_rng(0).normal(size=(8, 3))
+
+    def mixed(trial):
+        weights = np.array([trial.suggest_float(name, 0.0, 1.0) for name in box.names])
+        trial.suggest_float("rate", 1e-4, 1.0, log=True)  # the fallback's task
+        error = 1.0 + trial.number
+        seen = Observation.from_gradients(error, np.arange(1.0, 4.0) + weights, jacobian @ [1.0, 1.0, 0.1], jacobian)
+        trial.set_user_attr(KEY, seen.to_dict())
+        return error
+
+    study = optuna.create_study(sampler=TuneLossSampler(box, fallback=optuna.samplers.TPESampler(seed=1), seed=3))
+    study.optimize(mixed, n_trials=16)
+    points = np.array([[trial.params[name] for name in box.names] for trial in study.trials])
+    np.testing.assert_allclose(points.sum(axis=1), 1, atol=1e-9)
+    assert len(np.unique(points.round(9), axis=0)) == 16
+    assert len({trial.params["rate"] for trial in study.trials}) == 16
 
 
 def test_weights_that_a_user_enqueues_or_leaves_out_are_told_as_far_as_they_are_known():

@@ -45,13 +45,15 @@ class TuneLossSampler(BaseSampler):
         trial.set_user_attr("tuneloss", observation.to_dict())
 
     Where LearnLoss repeats itself, or three trials with learned weights brought no gain, `fallback` samples the weights
-    too, until it finds a better model to learn from (without one, a point near by is tried in the first case). The
-    sampler keeps nothing: it reads the trials of the study, so a study resumes, and workers share it. Trials without
-    an observation, pruned ones and those whose observation cannot be read teach it nothing, nor do failed ones. The
-    value of a trial plays no part in LearnLoss: the error, or metric, of its observation does.
+    too, until it finds a better model to learn from. Without one, a point near by is tried in the first case; so it is
+    for a simplex, whose weights no other sampler would keep at a sum of 1. The sampler keeps nothing: it reads the
+    trials of the study, so a study resumes, and workers share it. Trials without an observation, pruned ones and
+    those whose observation cannot be read teach it nothing. Failed ones teach it where not to go: it keeps away from
+    their weights (where a fallback may take over, it does not propose just these again). The value of a trial plays no
+    part in LearnLoss: the error, or metric, of its observation does.
 
     box: the weights, by name. Pinned ones need not be suggested.
-    fallback: an Optuna sampler, such as GPSampler(); parameters that are not weights are always its task (TPESampler()
+    fallback: an Optuna sampler, such as GPSampler(). Parameters that are not weights are always its task (TPESampler()
         without one).
 
     >>> import optuna
@@ -75,7 +77,7 @@ class TuneLossSampler(BaseSampler):
             raise InvalidInput(f"`fallback` must be an Optuna sampler; found a {type(fallback).__name__}.")
         self.box = box
         self.seed = _any_seed() if seed is None else as_integer(seed, "seed", 0)
-        self._replaces = fallback is not None
+        self._replaces = fallback is not None and not box.is_simplex
         self._others = TPESampler(seed=seed) if fallback is None else fallback
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
