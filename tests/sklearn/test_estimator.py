@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -23,6 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tuneloss.sklearn import TunedLogisticRegression, estimator
 from tuneloss.sklearn.online import online_search, repeated
+from tuneloss.sklearn.softmax import NAMES
 
 
 @parametrize_with_checks(
@@ -127,6 +129,52 @@ def test_validation_examples_of_ones_own(digits):
     assert own.loss_weights_ == split.loss_weights_
 
 
+def test_a_fraction_that_is_asked_for_is_taken(digits):
+    """As one split, however few examples it has; without one, few examples are for 5 folds, and many for one split."""
+    x, _, y, _ = digits
+    seen = []
+
+    class Watched(TunedLogisticRegression):
+        def _on_run(self, run, folds):
+            seen.append([len(fold.targets) for fold in folds])
+
+    Watched(validation_fraction=0.3, random_state=0).fit(x, y)
+    assert len(seen[0]) == 1
+    assert seen[0][0] == pytest.approx(0.3 * 600, abs=10)
+    for repeats, folds in ((4, 5), (5, 1)):  # of 600 examples: a fifth of 3000 is enough
+        seen.clear()
+        Watched(max_runs=3, random_state=0).fit(x, y, sample_weight=np.full(600, repeats))
+        assert len(seen[0]) == folds
+
+
+def test_a_pipeline_transforms_validation_examples_if_told_to(digits):
+    x, _, y, _ = digits
+    x, x_val, y, y_val = 50 * x[:400], 50 * x[400:], y[:400], y[400:]
+    scaler = StandardScaler().fit(x)
+    by_hand = TunedLogisticRegression().fit(scaler.transform(x), y, X_val=scaler.transform(x_val), y_val=y_val)
+    with config_context(enable_metadata_routing=True):
+        tuned = TunedLogisticRegression().set_fit_request(X_val=True, y_val=True)
+        model = make_pipeline(StandardScaler(), tuned, transform_input=["X_val"])
+        model.fit(x, y, X_val=x_val, y_val=y_val)
+    np.testing.assert_allclose(model[-1].coef_, by_hand.coef_)
+
+
+def test_what_a_history_holds_is_as_documented(digits):
+    """An observation's error is the mean validation log loss; its features are sums over the models of all folds."""
+    x, _, y, _ = digits
+    models = []
+
+    class Watched(TunedLogisticRegression):
+        def _on_run(self, run, folds):
+            models.append([one.params for one in run.fits])
+
+    history = Watched(random_state=0).fit(x, y).history_
+    for run, params in zip(history, models, strict=True):
+        assert run["observation"].error == pytest.approx(run["validation_loss"])
+        squares = sum(np.square(one[:, :-1]).sum() for one in params)
+        assert run["observation"].features[NAMES.index("l2")] == pytest.approx(squares)
+
+
 def test_any_splitter_will_do(digits):
     x, _, y, _ = digits
     for cv in (StratifiedKFold(2), ShuffleSplit(1, random_state=0)):
@@ -228,7 +276,9 @@ def test_without_intercept(digits):
         ({"terms": ("l1",)}, '"l2" among them'),
         ({"terms": None}, "found None"),
         ({"strategy": "grid"}, '`strategy` must be "runs" or "online"; found \'grid\''),
-        ({"validation_fraction": 1.0}, "`validation_fraction` must be between 0 and 1; found 1.0"),
+        ({"validation_fraction": 1.0}, "`validation_fraction` must be None or between 0 and 1; found 1.0"),
+        ({"validation_fraction": "0.2"}, "must be None or between 0 and 1; found '0.2'"),
+        ({"validation_fraction": 0.2, "cv": 5}, "`validation_fraction` and `cv` are two ways to split; found both"),
         ({"cv": 1}, "`cv` must be at least 2 folds"),
         ({"tol": 0}, "`tol` must be a number > 0; found 0"),
         ({"max_runs": 2}, "`max_runs` must be a whole number, at least 3; found 2"),
@@ -261,6 +311,8 @@ def test_data_that_cannot_be_learned_from_are_refused():
         TunedLogisticRegression(cv=KFold(3)).fit(x, y)
     with pytest.raises(ValueError, match="examples to validate with, of positive weight"):
         TunedLogisticRegression(cv=[(np.arange(150), [])]).fit(x, y)
+    with pytest.raises(ValueError, match=r"examples to validate with, of positive weight; .* a larger fraction"):
+        TunedLogisticRegression(validation_fraction=0.05).fit(x[:50], np.arange(50) % 10)
     with pytest.raises(ValueError, match="`sample_weight_val` is for"):
         model.fit(x, y, sample_weight_val=np.ones(3))
     with pytest.raises(ValueError, match=r"classes that `y` has too; found \[7\]"):

@@ -20,8 +20,11 @@ def check_options(model: Any) -> None:
         raise InvalidInput(f'`terms` must be some of {list(NAMES[:-1])}, each once, "l2" among them; found {terms!r}.')
     if model.strategy not in ("runs", "online"):
         raise InvalidInput(f'`strategy` must be "runs" or "online"; found {model.strategy!r}.')
-    if not isinstance(model.validation_fraction, Real) or not 0 < float(model.validation_fraction) < 1:
-        raise InvalidInput(f"`validation_fraction` must be between 0 and 1; found {model.validation_fraction!r}.")
+    part = model.validation_fraction
+    if part is not None and (not isinstance(part, Real) or not 0 < float(part) < 1):
+        raise InvalidInput(f"`validation_fraction` must be None or between 0 and 1; found {part!r}.")
+    if part is not None and model.cv is not None:
+        raise InvalidInput("`validation_fraction` and `cv` are two ways to split; found both. Give one of them.")
     if isinstance(model.cv, Integral) and (isinstance(model.cv, bool) or model.cv < 2):
         raise InvalidInput(f"`cv` must be at least 2 folds, a splitter or a list of splits; found {model.cv!r}.")
     if not isinstance(model.tol, Real) or not float(model.tol) > 0:
@@ -47,5 +50,5 @@ def check_split(classes: NDArray[Any], train: NDArray[np.intp], n_held: int) -> 
         what = f"of class {classes[missing[0]]!s} to train on" if len(missing) else "to validate with"
         raise InvalidInput(
             f"Each split must have examples {what}, of positive weight; found one without. Use a stratified splitter, "
-            "or shuffle."
+            "shuffle, or take a larger fraction."
         )

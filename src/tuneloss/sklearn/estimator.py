@@ -29,7 +29,7 @@ from tuneloss.sklearn.solve import Fitted, fit
 from tuneloss.sklearn.splits import Split, k_splits, one_split
 
 SMALL = 5e7  # examples * inputs * classes: below it, the threads of NumPy's BLAS and of SciPy's wait for each other
-ENOUGH, FOLDS = 500, 5  # by default, one split that validates with this many examples, or else so many folds
+FRACTION, ENOUGH, FOLDS = 0.2, 500, 5  # by default, one split, if so many examples validate, or else so many folds
 SEARCH_TOL = 3  # the search's fits may be this much less exact than the last; at 10, weak regularizers look too good
 
 
@@ -49,11 +49,11 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
     terms: which of "l1", "uniform", "dropout" may have a weight beside "l2", which must be among them.
     strategy: "runs", as above; or "online": one run of proximal gradient steps in which the weights, and a convex
         regularizer of 20 knots instead of L1, are learned as it goes.
-    cv: None takes one split, with `validation_fraction` of the examples, if those are at least 500, and else 5 folds:
-        on few examples a weak regularizer can win by luck. A number takes that many folds; a splitter, or a list of
-        (train, validation) indices, are as everywhere in scikit-learn. Costs of folds add. Splits of ours depend on
-        the examples' inputs: equal ones fall on the same side (or, if many share them, count in part on both), and an
-        example of weight 2 counts as two.
+    validation_fraction: takes one split, with this part of the examples to validate. None, with no `cv` either, takes a
+        fifth of them if that is at least 500, and else 5 folds: on few examples a weak regularizer can win by luck.
+    cv: instead, a number of folds; a splitter; or a list of (train, validation) indices, as everywhere in scikit-learn.
+        Costs of folds add. Splits of ours depend on the examples' inputs: equal ones fall on the same side (or, if
+        many share them, count in part on both), and an example of weight 2 counts as two.
     max_runs: most fits of the search. tol, max_iter: of the last fit. (Online that is the same run on all data; they
         are for its first part, with L2 alone.)
     n_jobs: folds fitted at once. random_state: decides the split.
@@ -77,7 +77,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         *,
         terms: Sequence[str] = ("l1", "l2", "uniform", "dropout"),
         strategy: Literal["runs", "online"] = "runs",
-        validation_fraction: float = 0.2,
+        validation_fraction: float | None = None,
         cv: Any = None,
         max_runs: int = 15,
         fit_intercept: bool = True,
@@ -115,7 +115,8 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
         X: (N, D), an array, DataFrame or sparse matrix. y: (N,) labels.
         X_val, y_val: examples that validate; then `cv` and `validation_fraction` are not used, and the last fit is on
-            X and X_val together.
+            X and X_val together. X_val must be as X is: a Pipeline passes it through its earlier steps only if it has
+            transform_input=["X_val"].
         """
         check_options(self)
         for name in ("regularizer_", "box_", "learned_"):
@@ -140,8 +141,11 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
             first = np.arange(len(weight)) < given.n_train
             return [(weight * first, weight * ~first)]
         seed = int(check_random_state(self.random_state).randint(2**31))
-        if self.cv is None and self.validation_fraction * weight.sum() >= ENOUGH:
-            return one_split(given.x, codes, weight, self.validation_fraction, seed)
+        part = self.validation_fraction
+        if self.cv is None and part is None and FRACTION * weight.sum() >= ENOUGH:
+            part = FRACTION
+        if part is not None:
+            return one_split(given.x, codes, weight, float(part), seed)
         if self.cv is None or isinstance(self.cv, (int, np.integer)):
             return k_splits(given.x, codes, weight, FOLDS if self.cv is None else int(self.cv), seed)
         found = []
