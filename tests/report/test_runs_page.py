@@ -324,6 +324,10 @@ def test_errors_below_zero_and_initial_models(tmp_path):
     page = runs_page(read_runs(tmp_path / "below.jsonl"))
     assert "The best model is that of run 2, with a validation error of -2. That is 100.0% below the first run." in page
     assert "<td>initial</td>" in page
+    (axes,) = errors_figure(read_runs(tmp_path / "below.jsonl")).axes
+    (dashed,) = (line for line in axes.lines if line.get_label() == "first run")
+    assert set(dashed.get_ydata()) == {-1.0}  # not that of the initial model
+    assert axes.get_xlabel() == "models, as they were told"  # the first of them is not run 1
 
 
 def test_models_have_the_numbers_of_the_table(tmp_path):

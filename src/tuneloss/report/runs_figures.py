@@ -31,14 +31,17 @@ def errors_figure(info: RunsInfo) -> Figure:
     errors = np.array([run.observation.error for _, run in told if run.observation is not None])
     axes.plot(x, errors, "o", color=SERIES[0], markersize=4, alpha=0.5, linewidth=0)
     axes.step(x, np.minimum.accumulate(errors), where="post", color=SERIES[0], linewidth=2, label="validation error")
-    axes.axhline(errors[0], color=INK, linewidth=0.9, linestyle=(0, (4, 3)), label="first run")
+    first = [error for error, (_, run) in zip(errors, told, strict=True) if run.run is not None][:1]
+    for error in first:
+        axes.axhline(error, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), label="first run")
     for colour, name in zip(SERIES[1:], shared_info(info), strict=False):
         values = [run.info[name] for _, run in told]
         axes.plot(x, values, color=colour, marker="s", markersize=3, linewidth=1.2, label=plain(name))
     if errors.min() > 0 and errors.max() > 3 * errors.min():
         axes.set_yscale("log")
     axes.margins(y=0.3)  # room for the legend
-    axes.set_xlabel("runs")
+    is_run = all(run.run is not None and run.run + 1 == i for i, run in told)
+    axes.set_xlabel("runs" if is_run else "models, as they were told")
     axes.set_ylabel("error")
     axes.xaxis.set_major_locator(whole_numbers())
     axes.legend(frameon=False, labelcolor=INK)
