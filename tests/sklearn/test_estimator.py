@@ -394,3 +394,7 @@ def test_inputs_are_not_changed_and_old_answers_are_forgotten():
     np.testing.assert_array_equal(twice.data, before)
     model = TunedLogisticRegression(strategy="online", cv=2, random_state=0).fit(x, y)
     assert not hasattr(model.set_params(strategy="runs").fit(x, y), "regularizer_")
+    assert model.learned_.names == model.box_.names
+    model.set_params(strategy="online").fit(x, y)
+    assert not hasattr(model, "learned_")
+    assert not hasattr(model, "box_")
