@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -29,7 +30,7 @@ from tuneloss.sklearn.solve import Fitted, fit
 from tuneloss.sklearn.splits import Split, k_splits, one_split
 
 SMALL = 5e7  # examples * inputs * classes: below it, the threads of NumPy's BLAS and of SciPy's wait for each other
-FRACTION, ENOUGH, FOLDS = 0.2, 500, 5  # by default, one split, if so many examples validate, or else so many folds
+FOLDS, ENOUGH, A_CLASS = 5, 500, 20  # by default: of so many folds, as many as validate with so many examples
 SEARCH_TOL = 3  # the search's fits may be this much less exact than the last; at 10, weak regularizers look too good
 
 
@@ -50,7 +51,8 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
     strategy: "runs", as above; or "online": one run of proximal gradient steps in which the weights, and a convex
         regularizer of 20 knots instead of L1, are learned as it goes.
     validation_fraction: takes one split, with this part of the examples to validate. None, with no `cv` either, takes a
-        fifth of them if that is at least 500, and else 5 folds: on few examples a weak regularizer can win by luck.
+        fifth of them if that is at least 500 and 20 a class; with more classes as many of 5 folds as that takes; and 5
+        folds of fewer examples, on which a weak regularizer can win by luck.
     cv: instead, a number of folds; a splitter; or a list of (train, validation) indices, as everywhere in scikit-learn.
         Costs of folds add. Splits of ours depend on the examples' inputs: equal ones fall on the same side (or, if
         many share them, count in part on both), and an example of weight 2 counts as two.
@@ -141,19 +143,26 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
             first = np.arange(len(weight)) < given.n_train
             return [(weight * first, weight * ~first)]
         seed = int(check_random_state(self.random_state).randint(2**31))
-        part = self.validation_fraction
-        if self.cv is None and part is None and FRACTION * weight.sum() >= ENOUGH:
-            part = FRACTION
-        if part is not None:
-            return one_split(given.x, codes, weight, float(part), seed)
-        if self.cv is None or isinstance(self.cv, (int, np.integer)):
-            return k_splits(given.x, codes, weight, FOLDS if self.cv is None else int(self.cv), seed)
+        if self.validation_fraction is not None:
+            return one_split(given.x, codes, weight, float(self.validation_fraction), seed)
+        if self.cv is None:
+            return self._default_splits(given, codes, seed)
+        if isinstance(self.cv, (int, np.integer)):
+            return k_splits(given.x, codes, weight, int(self.cv), seed)
         found = []
         n = len(np.asarray(y))
         for parts in check_cv(self.cv, y, classifier=True).split(np.zeros((n, 1)), y):
             train, held = (np.bincount(np.arange(n)[part], minlength=n)[given.kept] for part in parts)
             found.append((weight * train, weight * held))
         return found
+
+    def _default_splits(self, given: Examples, codes: NDArray[np.intp], seed: int) -> list[Split]:
+        """A fifth validates, if that is ENOUGH examples and A_CLASS of each class; or more folds; on few examples, all."""
+        fifth = given.weight.sum() / FOLDS
+        n = math.ceil(A_CLASS * len(self.classes_) / fifth) if fifth >= ENOUGH else FOLDS
+        if n == 1:
+            return one_split(given.x, codes, given.weight, 1 / FOLDS, seed)
+        return k_splits(given.x, codes, given.weight, FOLDS, seed)[:n]
 
     def _fold(self, x: Inputs, codes: NDArray[np.intp], train: Array, held: Array) -> Fold:
         """The data that sample weights (N,) of training and of validation pick out."""
