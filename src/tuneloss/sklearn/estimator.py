@@ -157,7 +157,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         return found
 
     def _default_splits(self, given: Examples, codes: NDArray[np.intp], seed: int) -> list[Split]:
-        """A fifth validates, if that is ENOUGH examples and A_CLASS of each class; or more folds; on few examples, all."""
+        """A fifth validates, if that is ENOUGH examples and A_CLASS a class; or more folds; on few examples, all."""
         fifth = given.weight.sum() / FOLDS
         n = math.ceil(A_CLASS * len(self.classes_) / fifth) if fifth >= ENOUGH else FOLDS
         if n == 1:
