@@ -19,6 +19,8 @@ from tuneloss.cli.data import Data
 from tuneloss.cli.sources import read
 from tuneloss.cli.written import write as write_files
 from tuneloss.errors import InvalidInput
+from tuneloss.report.learned_info import predictions
+from tuneloss.report.runs_info import read_runs
 from tuneloss.sklearn import TunedLogisticRegression
 from tuneloss.sklearn.saved import load_model
 
@@ -276,6 +278,8 @@ def test_the_report_shows_what_the_search_learned(tmp_path, cv):
         cells = f"<td>{name}</td><td>{chosen[name]:.4g}</td><td>{said[name]:.4g}</td><td>{low:.3g} to {high:.3g}</td>"
         assert cells in page
     assert said == tuned.history_[-1]["weights"]  # with which it then fitted
+    errors = predictions(read_runs(tmp_path / "runs.jsonl"))
+    assert np.corrcoef(errors.observed, errors.predicted)[0, 1] > 0.9
     for advice in ("poor fit", "left out", "Raise the bound", "Lower the bound"):
         assert advice not in page
 

@@ -13,7 +13,7 @@ from tuneloss.core.journal import Journal
 from tuneloss.core.runs import Run
 from tuneloss.errors import InvalidInput, JournalError
 from tuneloss.report.findings import findings
-from tuneloss.report.learned_info import alignment, alike, bounds_met, explained, predicted_errors, rivals
+from tuneloss.report.learned_info import alignment, alike, bounds_met, predictions, rivals
 from tuneloss.report.runs_figures import errors_figure, weights_figures
 from tuneloss.report.runs_info import contributions, read_runs, regularizer, runs_info
 from tuneloss.report.runs_page import runs_page, write_runs_report
@@ -73,7 +73,7 @@ def test_reading_does_not_change_the_journal(journal):
 def test_predictions_contributions_and_alignment_are_those_of_the_definitions(info):
     o = info.observations[0]
     weights = info.learned.weights
-    assert predicted_errors([o], info.learned)[0] == pytest.approx(weights @ o.features / info.learned.scale)
+    assert predictions(info).predicted[0] == pytest.approx(weights @ o.features / info.learned.scale)
     parts = contributions(info)
     assert sum(parts.values()) == pytest.approx(BOX.as_array(info.best.weights) @ info.best.observation.features)
     exact = Observation.from_gradients(1.0, [1.0, 2.0], gradient=[3.0, 4.0], jacobian=[[3.0, 0.0], [4.0, 0.0]])
@@ -89,7 +89,7 @@ def test_a_loss_that_is_the_error_explains_all_of_it():
     for _ in range(5):
         features = rng.random(2)
         tuner.tell({"a": 1.0, "b": 1.0}, Observation(2 * (3 * features[0] + features[1]), features))
-    assert explained(runs_info("exact", box, tuner.history)) == pytest.approx(1)
+    assert predictions(runs_info("exact", box, tuner.history)).explained == pytest.approx(1)
 
 
 def test_bounds_and_rivals_and_terms_alike_are_found():
@@ -276,7 +276,9 @@ def test_what_a_search_learned_is_shown_and_nothing_is_learned_anew(tmp_path):
     box = Box.from_dict({"l2": (1.0, 2.0), "smooth": (0.0, 3.0), "fit": 1.0})
     for said in ({"l2": 1.0, "smooth": 0.0, "fit": 1.0}, None):
         path = tmp_path / f"search-{said is None}.jsonl"
-        journal = Journal(path, {"box": box.state_dict(), "search": {"weights": said, "note": "a <note>"}})
+        journal = Journal(
+            path, {"box": box.state_dict(), "search": {"weights": said, "scale": 2.0, "note": "a <note>"}}
+        )
         for i, l2 in enumerate((50.0, 5.0, 0.5)):
             weights = {"l2": l2, "smooth": 0.0, "fit": 1.0}
             journal.append(Run(i, weights, train(weights)).to_dict())
@@ -285,14 +287,20 @@ def test_what_a_search_learned_is_shown_and_nothing_is_learned_anew(tmp_path):
         assert info.learned is None
         assert [one.kind for one in findings(info)] == []
         assert "at a bound" not in page
-        assert "predicted-" not in page  # the figure's ids
+        assert ("predicted-" in page) == (said is not None)  # the figure's ids
         if said is None:
+            assert predictions(info) is None
             assert "LearnLoss was not asked, or found no solution" in page
         else:
             assert "<td>l2</td><td>5</td><td>1</td><td>1 to 2</td>" in page
             assert "the models of run 1, run 2, run 3" in page
             assert "a &lt;note&gt;" in page
-    Journal(tmp_path / "wrong.jsonl", {"box": box.state_dict(), "search": {"weights": {}}}).append(
+            found = predictions(info)
+            assert found.predicted.mean() == pytest.approx(found.observed.mean())
+            features = np.array([run.observation.features for run in info.runs])
+            np.testing.assert_allclose(np.diff(found.predicted), np.diff(features @ [1.0, 0.0, 1.0]) / 2)
+            assert found.selected == 1  # the best of the three
+    Journal(tmp_path / "wrong.jsonl", {"box": box.state_dict(), "search": {"weights": {}, "scale": 1}}).append(
         Run(0, None, train(weights)).to_dict()
     )
     with pytest.raises(InvalidInput, match=r"The first line of .*'note'"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from tuneloss.cli.compare import MEASURES, TUNED, Compared, Rows
 from tuneloss.cli.data import Data
@@ -86,7 +87,9 @@ def _write_journal(path: Path, title: str, found: Compared) -> None:
     note = "L2 alone is used: no run with learned weights was clearly better. " if is_l2_only(weights) else ""
     note += f"The saved model was fitted to all training examples, with l1 and l2 {growth:.4g} times as large."
     learned = found.tuned.learned_
-    said = {"weights": learned and learned.as_dict(), "note": learned.note if learned else ""}
+    said: dict[str, Any] = {"weights": None, "scale": 0.0, "note": ""}
+    if learned is not None:
+        said = {"weights": learned.as_dict(), "scale": learned.scale, "note": learned.note}
     header = {"title": title, "reference": reference, "chosen": chosen, "note": note, "search": said}
     journal = Journal(path, {"box": found.tuned.box_.state_dict(), **header})
     for i, (run, known) in enumerate(zip(found.tuned.history_, found.by_run, strict=True)):

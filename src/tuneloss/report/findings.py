@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuneloss.report.learned_info import alike, bounds_met, explained, matched_share
+from tuneloss.report.learned_info import alike, bounds_met, matched_share, predictions
 from tuneloss.report.runs_info import RunsInfo
 
 SMALL_SCALE = 0.1  # scale * error against the loss: below this, the loss says little about error
@@ -49,12 +49,12 @@ def _scale(info: RunsInfo) -> Finding | None:
 
 
 def _fit(info: RunsInfo) -> Finding | None:
-    share = explained(info)
-    if not share < POOR_FIT:
+    found = predictions(info)
+    if info.search is not None or found is None or not found.explained < POOR_FIT:
         return None
     return Finding(
         "poor fit",
-        f"The learned loss explains {100 * max(share, 0):.0f}% of how the errors of these models differ.",
+        f"The learned loss explains {100 * max(found.explained, 0):.0f}% of how the errors of these models differ.",
         "Trust the best run more than the next proposal; other terms, or runs nearer to each other, may help.",
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,10 +25,43 @@ def losses_of(observations: Sequence[Observation], learned: LearnedLoss) -> Arra
     return np.array([o.features @ learned.weights for o in observations])
 
 
-def predicted_errors(observations: Sequence[Observation], learned: LearnedLoss) -> Array:
-    """What the learned loss says the error of each model is: weights . features / scale; NaN at scale 0."""
-    losses = losses_of(observations, learned)
-    return losses / learned.scale if learned.scale > 0 else np.full(len(losses), math.nan)
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Errors of models (m,), what the learned loss says they are (m,), and which of the models is selected."""
+
+    observed: Array
+    predicted: Array
+    selected: int
+
+    @property
+    def explained(self) -> float:
+        """How much of the spread of errors is predicted, at most 1; NaN for less than three models."""
+        if len(self.observed) < 3 or not np.ptp(self.observed) > 0:
+            return math.nan
+        left = np.square(self.predicted - self.observed).sum()
+        return float(1 - left / np.square(self.observed - self.observed.mean()).sum())
+
+
+def predictions(info: RunsInfo) -> Predictions | None:
+    """weights . features / scale of the models that the loss was learned from; None if there is no scale.
+
+    A search learns from gradients alone, so that only differences are predicted: there it is all its models, and the
+    mean is that of the observed errors; selected is the run whose weights are used.
+    """
+    if info.search is None:
+        if info.learned is None or not info.learned.scale > 0:
+            return None
+        observed = np.array([o.error for o in info.observations])
+        return Predictions(
+            observed, losses_of(info.observations, info.learned) / info.learned.scale, info.learned.argmin
+        )
+    runs = [run for run in info.runs if run.observation is not None]
+    if info.search.weights is None or not info.search.scale > 0 or info.best not in runs:
+        return None
+    weights = np.array([info.search.weights[name] for name in info.box.names]) / info.search.scale
+    observed = np.array([run.observation.error for run in runs if run.observation is not None])
+    level = np.array([run.observation.features @ weights for run in runs if run.observation is not None])
+    return Predictions(observed, level + (observed - level).mean(), runs.index(info.best))
 
 
 def alignment(observations: Sequence[Observation], weights: Array) -> Array:
@@ -96,12 +130,3 @@ def matched_share(info: RunsInfo) -> float:
     losses = losses_of(info.observations, info.learned)
     errors = np.array([o.error for o in info.observations])
     return float(info.learned.scale * np.abs(errors).mean() / max(float(np.abs(losses).mean()), 1e-300))
-
-
-def explained(info: RunsInfo) -> float:
-    """How much of the spread of errors the learned loss explains, at most 1; NaN for less than three models."""
-    errors = np.array([o.error for o in info.observations])
-    if info.learned is None or len(errors) < 3 or not np.ptp(errors) > 0:
-        return math.nan
-    left = np.square(predicted_errors(info.observations, info.learned) - errors).sum()
-    return float(1 - left / np.square(errors - errors.mean()).sum())

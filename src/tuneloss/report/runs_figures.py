@@ -12,7 +12,7 @@ from tuneloss.core.sample import ranges
 from tuneloss.report import html
 from tuneloss.report.figures import INK, SERIES, draw_weight, panel, plain, style, to_svg, whole_numbers
 from tuneloss.report.info import WeightRange
-from tuneloss.report.learned_info import alignment, is_converged, predicted_errors
+from tuneloss.report.learned_info import alignment, is_converged, predictions
 from tuneloss.report.runs_info import RunsInfo, contributions, regularizer
 
 MOST_WEIGHTS = 12  # panels of weights, the largest parts of the loss first
@@ -102,19 +102,19 @@ def regularizer_figures(info: RunsInfo) -> dict[str, Figure]:
 
 
 def predicted_figure(info: RunsInfo) -> Figure | None:
-    """Predicted against observed error of every model that was learned from."""
-    if info.learned is None or not info.learned.scale > 0:
+    """Predicted against observed error of every model."""
+    found = predictions(info)
+    if found is None:
         return None
-    observed = np.array([o.error for o in info.observations])
-    predicted = predicted_errors(info.observations, info.learned)
+    observed, predicted, selected = found.observed, found.predicted, found.selected
     figure, axes = panel()
     both = np.concatenate([observed, predicted])
     pad = 0.05 * float(np.ptp(both)) or 0.05 * max(float(np.abs(both).max()), 1e-12)
     ends = [both.min() - pad, both.max() + pad]
     axes.plot(ends, ends, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
     axes.plot(observed, predicted, "o", color=SERIES[0], markersize=5, linewidth=0)
-    chosen = info.learned.argmin
-    axes.plot(observed[chosen], predicted[chosen], "o", color=SERIES[1], markersize=8, label="selected by the loss")
+    label = "selected by the loss" if info.search is None else "chosen"
+    axes.plot(observed[selected], predicted[selected], "o", color=SERIES[1], markersize=8, label=label)
     axes.set(xlim=ends, ylim=ends, xlabel="observed error", ylabel="predicted error")
     axes.legend(frameon=False, labelcolor=INK)
     style(axes)

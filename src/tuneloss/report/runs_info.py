@@ -21,9 +21,13 @@ from tuneloss.errors import InvalidInput, JournalError, SolverError
 
 @dataclass(frozen=True)
 class Said:
-    """What LearnLoss said last to a search that looks in a box of its own, by weights' names; None if it did not."""
+    """What LearnLoss said last to a search that looks in a box of its own, by weights' names; None if it did not.
+
+    scale: weights . features is about scale * error and a constant.
+    """
 
     weights: Mapping[str, float] | None
+    scale: float = 0.0
     note: str = ""
 
 
@@ -107,8 +111,8 @@ def read_runs(path: Path) -> RunsInfo:
 
 
 def _as_said(record: Mapping[str, Any]) -> Said:
-    weights = record["weights"]
-    return Said(None if weights is None else {str(k): float(v) for k, v in weights.items()}, str(record["note"]))
+    weights, scale, note = record["weights"], float(record["scale"]), str(record["note"])
+    return Said(None if weights is None else {str(k): float(v) for k, v in weights.items()}, scale, note)
 
 
 def runs_info(title: str, box: Box, runs: Sequence[Run], search: Said | None = None) -> RunsInfo:

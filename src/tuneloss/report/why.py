@@ -5,18 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from matplotlib.figure import Figure
+
 from tuneloss.core.learn import LearnedLoss
 from tuneloss.core.runs import Run
 from tuneloss.report import html, runs_figures
-from tuneloss.report.learned_info import alignment, explained, is_converged, rivals
+from tuneloss.report.learned_info import alignment, is_converged, predictions, rivals
 from tuneloss.report.runs_info import RunsInfo, run_name
 
 
 def why(info: RunsInfo) -> str:
     """The section's words and figures."""
-    parts = ("parts", runs_figures.contributions_figure(info), "Each term's part in the loss of the best model.")
+    level = "" if info.search is None else ", but for the level of all"
+    figures: list[tuple[str, Figure | None, str]] = [
+        ("predicted", runs_figures.predicted_figure(info), f"Each model's error, and what the loss says it is{level}."),
+        ("parts", runs_figures.contributions_figure(info), "Each term's part in the loss of the best model."),
+    ]
     if info.search is not None:
-        return html.paragraphs(_search_words(info)) + runs_figures.drawn([parts])
+        return html.paragraphs(_search_words(info)) + runs_figures.drawn(figures)
     if info.learned is None:
         return html.paragraphs(["LearnLoss has nothing to learn from yet, or found no solution."])
     learned = info.learned
@@ -26,23 +32,25 @@ def why(info: RunsInfo) -> str:
         sentences.append(f"It likes as well: {_models([info.observed[i] for i in tied])} (the active constraints).")
     elif len(info.observed) > 1:
         sentences.append("No other model comes near it: no constraint is active.")
-    share = explained(info)
-    if not math.isnan(share):
-        sentences.append(f"It explains {100 * max(share, 0):.0f}% of how the models' errors differ.")
+    sentences += _explained_words(info)
     if learned.note:
         sentences.append(f"Note of the solver: {learned.note}.")
     sentences += _alignment_words(info)
-    return html.paragraphs(sentences) + runs_figures.drawn(
-        [
-            ("predicted", runs_figures.predicted_figure(info), "Each model's error, and what the loss says it is."),
-            parts,
-            (
-                "alignment",
-                runs_figures.alignment_figure(info),
-                "1: the gradient of the loss points along that of the error, so training lowers it; 0: it does not.",
-            ),
-        ]
+    figures.append(
+        (
+            "alignment",
+            runs_figures.alignment_figure(info),
+            "1: the gradient of the loss points along that of the error, so training lowers it; 0: it does not.",
+        )
     )
+    return html.paragraphs(sentences) + runs_figures.drawn(figures)
+
+
+def _explained_words(info: RunsInfo) -> list[str]:
+    found = predictions(info)
+    if found is None or math.isnan(found.explained):
+        return []
+    return [f"It explains {100 * max(found.explained, 0):.0f}% of how the models' errors differ."]
 
 
 def _models(runs: Iterable[Run]) -> str:
@@ -66,7 +74,8 @@ def _search_words(info: RunsInfo) -> list[str]:
     sentences = [
         f"LearnLoss learned from the gradients at the models of {_models(info.observed)}, each split of the examples",
         "by itself, in a box around the best run with L2 alone.",
-        "Levels of loss and error played no part, so there is no predicted error to compare.",
+        "Levels of loss and error played no part: it predicts how errors differ.",
+        *_explained_words(info),
     ]
     if info.search is not None and info.search.note:
         sentences.append(f"Note of the solver: {info.search.note}.")

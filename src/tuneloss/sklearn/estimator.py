@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -63,7 +64,8 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
     After `fit`: `classes_`, `coef_`, `intercept_`, `n_iter_`, `loss_weights_`, and `history_`: a list with the weights,
     the mean validation log loss, the number of iterations and the `Observation` of each run, of which `best_run_` was
     chosen. (The error of an observation is that mean; its features are sums over the models of all folds.) `learned_`
-    is what LearnLoss said last, a `LearnedLoss` or None, and `box_` where it looked, around the best fit with L2 alone.
+    is what LearnLoss said last, a `LearnedLoss` or None: its weights . features is scale * error, but for a constant.
+    `box_` is where it looked, around the best fit with L2 alone.
     Online they are not there; each epoch is a run, without observation, and `regularizer_` holds points of the learned
     regularizer, coefficients and values: it is the lines through them, and beyond.
 
@@ -182,7 +184,9 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         options = Options(tuple(self.terms), self.max_runs, SEARCH_TOL * self.tol, self.max_iter, self._on_run)
         if self.strategy == "runs":
             found = search(folds, options, self._each)
-            runs, self.box_, self.learned_ = found.runs, found.box, found.learned
+            runs, self.box_, learned = found.runs, found.box, found.learned
+            total = float(runs[0].sample_weight.sum())  # errors are sums in the search, and means in `history_`
+            self.learned_ = learned and replace(learned, scale=total * learned.scale)
             best = chosen(runs)
             weights = grown(best.weights, growth**0.5)
             data = self._with_dropout(data, weights, grown(best_l2_of(runs).weights, growth**0.5), best)
