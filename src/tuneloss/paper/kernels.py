@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tuneloss.lookup import Knots, cell_of, compiled, searched_bin
 from tuneloss.paper.datasets import Labels
+from tuneloss.paper.prefetch import LINE, prefetch
 
 Single = NDArray[np.float32]
 TINY = np.float32(1e-24)  # keeps 0 / 0 out of the first step of a param whose gradient is 0
@@ -111,6 +112,7 @@ def epoch(
     of uniform labels, w_own of the log loss and dropout together.
     """
     n_classes, width = params.shape
+    lines = 1 + params[0].nbytes // (LINE * n_classes)
     own, uniform = np.zeros(n_classes, np.float32), np.zeros(n_classes, np.float32)
     rooms = np.empty((2, width), np.float32)  # for the inputs of this step, and of the next
     seen = _see(rooms[0], x[order[0]], mask[0], kept)
@@ -120,7 +122,10 @@ def epoch(
         clean, next_clean = x[order[step]], x[order[then]]
         next_seen = _see(rooms[then % 2], next_clean, mask[then], kept)
         _slopes(own, uniform, labels[order[step]], w_uniform, w_own)
+        soon = x[order[min(step + 2, len(order) - 1)]].ctypes.data  # its inputs are loaded while classes are updated
         for c in range(n_classes):
+            for line in range(c * lines, (c + 1) * lines):
+                prefetch(soon + LINE * line)
             own[c], uniform[c] = _step(
                 params[c], squares[c], seen, clean, next_seen, next_clean, mask[step] >= 0, mask[then] >= 0,
                 own[c], uniform[c], l1, l2, rate,
