@@ -1,4 +1,11 @@
-"""The command line: `tuneloss fit`, `predict`, `learn`, `report`, `demo` and `paper ...`."""
+"""The command line: `tuneloss fit`, `predict`, `learn`, `report`, `demo` and `paper ...`, a file each.
+
+shown.py      what all share: the console, tables, polite ends
+sources.py    where the data of fit and predict comes from; tables.py, arrays.py: how it is read
+data.py       what it is then, and what must hold of it
+compare.py    what fit does: three models on the same rows
+written.py    the files that fit leaves
+"""
 
 from __future__ import annotations
 

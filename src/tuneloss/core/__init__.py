@@ -13,6 +13,7 @@
     runs.py         the record of what was told
     journal.py      a file of records that survives a kill
     progress.py     a progress bar
+    turns.py        which form of the cost learns next
     tune.py         LossTuner: ask, train, tell (algorithm TuneLoss)
 
 | paper                           | here                     | shape          |

@@ -7,8 +7,10 @@ search.py      weights by a few warm-started fits
 piecewise.py   a convex regularizer whose form is learned
 online.py      weights and that regularizer in one run
 splits.py      which examples validate
+given.py       the examples that a fit is given
 checks.py      input that breaks a rule is refused in words
 estimator.py   TunedLogisticRegression
+saved.py       a fitted classifier as one file
 """
 
 from tuneloss.sklearn.estimator import TunedLogisticRegression
