@@ -32,8 +32,8 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from tuneloss.cli.compare import l2_path
 from tuneloss.sklearn import TunedLogisticRegression
+from tuneloss.sklearn.l2_cv import l2_cv
 
 TABLES = {"digits": load_digits, "breast_cancer": load_breast_cancer}
 IMAGES = ("tf_flowers", "nct_crc_he_3class", "oxford_iiit_pet", "caltech101")
@@ -69,7 +69,7 @@ def make(method: str, repeat: int):
         return TunedLogisticRegression(strategy=method, random_state=repeat)
     if method in ("cv", "between"):
         cs = CS if method == "cv" else CS * np.sqrt(CS[1] / CS[0])
-        return l2_path(Cs=cs)
+        return l2_cv(Cs=cs)
     grid = {"C": CS, "l1_ratio": RATIOS}
     return GridSearchCV(LogisticRegression(solver="saga", max_iter=100, **ELASTIC), grid, scoring="neg_log_loss", cv=5)
 

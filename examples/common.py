@@ -22,9 +22,9 @@ from scipy import stats
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
+from tuneloss.paper import results
 from tuneloss.paper.datasets import digits, load_features
-from tuneloss.paper.parallel import side_by_side
-from tuneloss.paper.results import Record, read_records, writing
+from tuneloss.paper.results import Record, Task
 
 ROOT = Path(__file__).resolve().parents[1]
 DIGITS = "digits, 100 training examples"  # what stands in for the features when there is no TUNELOSS_DATA
@@ -215,38 +215,30 @@ def run_missing(path: Path, keys: Sequence[Record], run: Callable[[Record], Reco
 
     Each is appended to the file, one JSON object a line, as soon as it is there: a killed process continues.
     """
-    done = _done(path, keys[0])
-    count = sum(_name(key, key) in done for key in keys)
-    say(f"{path}: {count} of {len(keys)} runs are there, {len(keys) - count} to do")
-    if count < len(keys):
-        with writing(path) as append:
-            done = _done(path, keys[0])
-            missing = [(run, key) for key in keys if _name(key, key) not in done]
-            for count, record in enumerate(side_by_side(_run_one, missing, jobs), start=1):
-                append([record])
-                done[_name(record, keys[0])] = record
-                say(f"{count}/{len(missing)}  {shown(record)}")
-    return [done[_name(key, key)] for key in keys]
+
+    def key_of(record: Record) -> str | None:
+        return _name(record, keys[0]) if set(keys[0]) <= set(record) else None
+
+    tasks = [Task(_name(key, key), (run, key)) for key in keys]
+    found = results.run_missing(
+        path,
+        tasks,
+        _run_one,
+        key_of,
+        jobs=jobs,
+        on_task=lambda done, key: say(f"{path}: {done}/{len(keys)}  {key or ''}"),
+    )
+    return [found[task.key][0] for task in tasks]
 
 
-def _done(path: Path, key: Record) -> dict[str, Record]:
-    """The records that have all names of the key."""
-    return {_name(record, key): record for record in read_records(path) if set(key) <= set(record)}
-
-
-def _run_one(run: Callable[[Record], Record], key: Record) -> Record:
+def _run_one(run: Callable[[Record], Record], key: Record) -> list[Record]:
     torch.set_num_threads(1)  # processes share the cores; on small matrices, more threads wait for each other
     with threadpool_limits(1):
-        return {**key, **run(key)}
+        return [{**key, **run(key)}]
 
 
 def _name(record: Record, key: Record) -> str:
     return json.dumps({name: record[name] for name in sorted(key)})
-
-
-def shown(record: Record) -> str:
-    """A record in one line: what is short."""
-    return "  ".join(f"{name}={value}" for name, value in record.items() if isinstance(value, str | int | float))
 
 
 def say(text: str) -> None:

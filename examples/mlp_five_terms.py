@@ -166,7 +166,7 @@ def draw_figure(records: Sequence[Record], path: Path) -> None:
     matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
-    from tuneloss.report.figures import COLORS, INK
+    from tuneloss.report.colors import COLORS, INK
 
     datasets = list(dict.fromkeys(r["dataset"] for r in records))
     figure, axes = plt.subplots(

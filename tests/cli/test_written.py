@@ -73,15 +73,22 @@ def test_a_fit_that_ends_while_its_report_is_drawn_changes_nothing(tmp_path, mon
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_who_stops_while_files_are_put_into_place_is_told_so(tmp_path, monkeypatch):
-    def stop(*_):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt(), 130), (OSError("disk full"), 1)])
+def test_who_is_stopped_while_files_are_put_into_place_is_told_so(tmp_path, monkeypatch, end, code):
+    """After the first of the three was replaced, and before the second."""
+    replaced = []
 
-    monkeypatch.setattr("tuneloss.cli.written.replace_journal", stop)
+    def replace(draft, path):
+        if replaced:
+            raise end
+        replaced.append(Path(path).name)
+        Path(draft).rename(path)
+
+    monkeypatch.setattr("os.replace", replace)
     done = fit(tmp_path)
-    assert done.exit_code == 130
-    assert f"Stopped; some files in {tmp_path} may be new." in " ".join(done.stderr.split())
-    assert list(tmp_path.iterdir()) == []
+    assert done.exit_code == code
+    assert f"some files in {tmp_path} may be new." in " ".join(done.stderr.split())
+    assert [path.name for path in tmp_path.iterdir()] == replaced == ["runs.jsonl"]
 
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder in which nobody may write, not even root")

@@ -14,7 +14,7 @@ import pytest
 
 from tuneloss import Observation
 from tuneloss.errors import InvalidInput
-from tuneloss.paper import experiments
+from tuneloss.paper import experiments, results
 from tuneloss.paper.experiments import Unit, run_unit, run_units
 from tuneloss.paper.figure2 import draw_figure2, early_rows, figure2_info, figure2_units
 from tuneloss.paper.parallel import side_by_side
@@ -183,9 +183,10 @@ def test_a_line_cut_short_is_removed_by_who_writes_and_a_broken_one_is_named(tmp
     with writing(path) as append:
         append([{"a": 2}, {"a": 3}])
     assert path.read_text() == '{"a": 1}\n{"a": 2}\n{"a": 3}\n'
-    path.write_text("{]\n")
-    with pytest.raises(InvalidInput, match="must hold one JSON object a line"):
-        read_records(path)
+    for wrong in (b"{]\n", b"[1]\n", b"\xff\n"):
+        path.write_bytes(wrong)
+        with pytest.raises(InvalidInput, match="must hold one JSON object a line"):
+            read_records(path)
     assert read_records(tmp_path / "none.jsonl") == []
 
 
@@ -195,6 +196,25 @@ def test_two_commands_do_not_write_the_same_file(tmp_path):
     with writing(path), pytest.raises(InvalidInput, match="by one command at a time; found that another does"):
         run_units(path, units)
     assert len(run_units(path, units)) == len(read_records(path)) == 1
+
+
+def test_a_file_system_without_locks_will_do(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError("not supported")
+
+    monkeypatch.setattr(results.fcntl, "flock", refuse)
+    with writing(tmp_path / "a.jsonl") as append:
+        append([{"a": 1}])
+    assert read_records(tmp_path / "a.jsonl") == [{"a": 1}]
+
+
+def test_records_of_something_else_and_units_named_twice_are_refused(tmp_path):
+    path, unit = tmp_path / "a.jsonl", Unit("table1", "digits", "random", 0, 1)
+    with pytest.raises(InvalidInput, match="Tasks must have different keys"):
+        run_units(path, [unit, unit])
+    path.write_text('{"a": 1}\n')
+    with pytest.raises(InvalidInput, match="must hold records of this experiment; line 1 has no 'experiment'"):
+        run_units(path, [unit])
 
 
 def test_results_that_cannot_be_written_are_refused_before_anything_is_trained(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.report.examples import comparison, record
-from tuneloss.report import figures
+from tuneloss.report import colors, figures
 from tuneloss.report.comparison import report_page, run_row, write_report
 from tuneloss.report.info import best_so_far_info
 
@@ -79,8 +79,8 @@ def test_users_strings_are_escaped():
 
 def test_a_figure_takes_its_ink_from_the_page(page):
     """No fixed ink or grid colour is left in the inlined figures: dark pages stay readable."""
-    assert figures.INK not in page
-    assert figures.GRID not in page
+    assert colors.INK not in page
+    assert colors.GRID not in page
     assert "currentColor" in page
 
 

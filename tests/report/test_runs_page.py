@@ -299,12 +299,29 @@ def test_what_a_search_learned_is_shown_and_nothing_is_learned_anew(tmp_path):
             assert found.predicted.mean() == pytest.approx(found.observed.mean())
             features = np.array([run.observation.features for run in info.runs])
             np.testing.assert_allclose(np.diff(found.predicted), np.diff(features @ [1.0, 0.0, 1.0]) / 2)
-            assert found.selected == 1  # the best of the three
+            assert found.marked == 1  # the best of the three
     Journal(tmp_path / "wrong.jsonl", {"box": box.state_dict(), "search": {"weights": {}, "scale": 1}}).append(
         Run(0, None, train(weights)).to_dict()
     )
     with pytest.raises(InvalidInput, match=r"The first line of .*'note'"):
         read_runs(tmp_path / "wrong.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ({"knots": {"r": [0.0]}}, "knots of r, which are not all terms of the box"),
+        ({"search": {"weights": {"l2": 1.0}, "scale": 1.0, "note": ""}}, "KeyError: 'fit'"),
+        ({"chosen": "0"}, "`chosen` must be a whole number; found '0'"),
+        ({"chosen": 1}, "chosen is run 1 of 1"),
+    ],
+)
+def test_a_first_line_that_does_not_fit_is_refused_in_words(tmp_path, header, said):
+    box = Box.from_dict({"l2": (0.0, 2.0), "fit": 1.0})
+    journal = Journal(tmp_path / "a.jsonl", {"box": box.state_dict(), **header})
+    journal.append(Run(0, {"l2": 1.0, "fit": 1.0}, Observation(1.0, [1.0, 1.0])).to_dict())
+    with pytest.raises(InvalidInput, match=re.escape(said)):
+        read_runs(tmp_path / "a.jsonl")
 
 
 def test_a_metric_decides_and_is_named(tmp_path):

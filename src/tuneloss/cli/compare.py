@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -77,12 +76,13 @@ def compare(rows: Rows, seed: int) -> Compared:
     from sklearn.linear_model import LogisticRegression
 
     from tuneloss.sklearn import TunedLogisticRegression
+    from tuneloss.sklearn.l2_cv import l2_cv
 
     n_folds = int(min(5, np.unique(rows.y, return_counts=True)[1].min()))
     tuned = TunedLogisticRegression(random_state=seed)
     models = {
         PLAIN: LogisticRegression(C=np.inf, max_iter=1000),
-        L2_PATH: l2_path(cv=n_folds),
+        L2_PATH: l2_cv(cv=n_folds),
         TUNED: tuned,
     }
     by_run: list[Quality] = []
@@ -104,15 +104,6 @@ def compare(rows: Rows, seed: int) -> Compared:
             results[name] = _quality(model.predict_proba(rows.x_test), model.classes_, rows) | {"seconds": seconds}
         advance(2 + tuned.max_runs, "done")
     return Compared(tuned, by_run, results)
-
-
-def l2_path(**options: Any) -> Any:
-    """LogisticRegressionCV with L2 alone, chosen by log loss, said as the installed scikit-learn wants it said."""
-    from sklearn.linear_model import LogisticRegressionCV
-
-    if "use_legacy_attributes" in inspect.signature(LogisticRegressionCV).parameters:  # from 1.8 on; L2 before
-        options |= {"l1_ratios": (0,), "use_legacy_attributes": False}
-    return LogisticRegressionCV(scoring="neg_log_loss", max_iter=1000, **options)
 
 
 def _quality(p: Any, classes: Any, rows: Rows) -> Quality:

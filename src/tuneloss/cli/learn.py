@@ -77,7 +77,7 @@ def tell(tuner: LossTuner, record: dict[str, Any]) -> None:
         return
     features = record.get("features")
     if isinstance(features, dict):
-        if "gram" not in record and set(features) == set(tuner.box.names):
+        if record.get("gram") is None and set(features) == set(tuner.box.names):
             features = {name: features[name] for name in tuner.box.names}  # many languages sort the keys they write
         record = record | {"features": list(features.values()), "names": list(features)}
     tuner.tell(weights, Observation.from_dict(record))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -78,17 +79,24 @@ def run_all(experiment: str, units: Sequence[Unit], results: Path, jobs: int | N
     from tuneloss.paper.experiments import run_units
 
     path = results_file(results, experiment, (unit.dataset for unit in units), quick)
-    ran: list[Unit] = []
     with stoppable(f"what was done is in {results}"), progress_bar(experiment, len(units)) as advance:
-
-        def on_unit(done: int, unit: Unit | None) -> None:
-            ran.extend([unit] if unit else [])
-            advance(done, f"{unit.dataset}, {unit.tuner}, repeat {unit.repeat}" if unit else "")
-
-        records = run_units(path, units, jobs=jobs or cores(), on_unit=on_unit)
-    if not ran:
+        counted = Counted(lambda done, unit: advance(done, str(unit or "")))
+        records = run_units(path, units, jobs=jobs or cores(), on_unit=counted)
+    if not counted.ran:
         say_all_there(path)
     return records
+
+
+@dataclass
+class Counted:
+    """Shows progress, and knows whether anything was run: it is called with None before that."""
+
+    show: Callable[[int, Any], object]
+    ran: int = 0
+
+    def __call__(self, done: int, what: Any) -> None:
+        self.ran += what is not None
+        self.show(done, what)
 
 
 def say_all_there(path: Path) -> None:
@@ -256,17 +264,13 @@ def figure3(
     n_repeats, n_epochs = repeats or (1 if quick else REPEATS), epochs or (40 if quick else EPOCHS)
     path = results_file(results, EXPERIMENT, names, quick)
     total = len(names) * n_repeats * len(ONLINE)
-    ran: list[str] = []
-    with stoppable(f"what was done is in {results}"), progress_bar("training", total) as advance:
-
-        def on_run(done: int, run: str) -> None:
-            if run:
-                ran.append(run)
-            advance(done, run)
-
-        records = figure3_records(path, names, n_repeats, n_epochs, jobs=jobs or cores(), on_run=on_run)
-    if not ran:
+    with stoppable(f"what was done is in {results}"):
+        table1_records = read_records(results_file(results, TABLE1, names, quick))
+        with progress_bar("training", total) as advance:
+            counted = Counted(lambda done, key: advance(done, "{}, {}, repeat {}".format(*key) if key else ""))
+            records = figure3_records(path, names, n_repeats, n_epochs, jobs=jobs or cores(), on_run=counted)
+    if not counted.ran:
         say_all_there(path)
-    show(*figure3_rows(records, read_records(results_file(results, TABLE1, names, quick))), markdown=markdown)
+    show(*figure3_rows(records, table1_records), markdown=markdown)
     say_what_differs(names)
     save_both(draw_figure3(records), out, "figure3")

@@ -53,7 +53,10 @@ def _is_beside_runs(path: Path) -> bool:
 
 
 def write(out: Path, data: Data, rows: Rows, found: Compared) -> dict[str, Path]:
-    """Write model, runs and report into the folder, all or, if that fails or is stopped, none; the path of each."""
+    """Write model, runs and report into the folder; the path of each.
+
+    They are made elsewhere first, and moved one after another at the end: what ends before that leaves the old ones.
+    """
     from tuneloss.report.runs_info import read_runs
     from tuneloss.report.runs_page import write_runs_report
     from tuneloss.sklearn.saved import SavedModel
@@ -67,13 +70,21 @@ def write(out: Path, data: Data, rows: Rows, found: Compared) -> dict[str, Path]
             saved.save(draft / MODEL)
             _write_journal(draft / RUNS, title, found)
             write_runs_report(read_runs(draft / RUNS), draft / REPORT)
-            with stoppable(f"some files in {out} may be new"):
-                replace_journal(out / RUNS, draft / RUNS)
-                for name in (MODEL, REPORT):
-                    os.replace(draft / name, out / name)
+            _move(draft, out)
     except OSError as reason:
         raise InvalidInput(f"--out must be a folder in which files can be written: {reason}.") from None
     return {"model": out / MODEL, "runs": out / RUNS, "report": out / REPORT}
+
+
+def _move(draft: Path, out: Path) -> None:
+    kept = f"some files in {out} may be new"
+    try:
+        with stoppable(kept):
+            replace_journal(out / RUNS, draft / RUNS)
+            for name in (MODEL, REPORT):
+                os.replace(draft / name, out / name)
+    except OSError as reason:
+        raise InvalidInput(f"--out must be a folder in which files can be replaced: {reason}; {kept}.") from None
 
 
 def _write_journal(path: Path, title: str, found: Compared) -> None:

@@ -58,7 +58,7 @@ def ablation_units(
         for experiment, name, setting in (
             (TABLE1, BASE, None),
             (TABLE1, RANDOM, None),
-            *((EXPERIMENT, name, VARIANTS[name][0]) for name in variants),
+            *((EXPERIMENT, name, VARIANTS[name][0]) for name in dict.fromkeys(variants)),
         )
     ]
 

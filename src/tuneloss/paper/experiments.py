@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,8 +16,7 @@ from tuneloss.core.checks import Array
 from tuneloss.core.sample import center
 from tuneloss.errors import RunFailed
 from tuneloss.paper.datasets import DIGITS, Labels, Split, fresh_split
-from tuneloss.paper.parallel import side_by_side
-from tuneloss.paper.results import Record, read_records, writing
+from tuneloss.paper.results import Record, Task, run_missing
 from tuneloss.paper.terms import appendix_box, draw_masks, log_probabilities, observe, observe_error
 from tuneloss.paper.trainer import train
 from tuneloss.paper.tuners import READ_TERMS, make_tuner
@@ -65,6 +64,9 @@ class Unit:
     def key(self) -> tuple[str, str, str, int]:
         return self.experiment, self.dataset, self.tuner, self.repeat
 
+    def __str__(self) -> str:
+        return f"{self.dataset}, {self.tuner}, repeat {self.repeat}"
+
 
 def run_units(
     path: Path,
@@ -76,39 +78,25 @@ def run_units(
 ) -> list[Record]:
     """The records of all units; those that are in the file with enough runs are not run again.
 
-    A unit is added to the file when it is whole. Units run side by side, on this machine or a cluster (parallel.py).
-
     on_unit: called with the number of units done, and the last of them; first with those in the file, and None.
     """
-    there = _by_unit(read_records(path))
-    done = sum(len(there.get(unit.key, [])) >= unit.runs for unit in units)
-    on_unit(done, None)
-    if done < len(units):
-        with writing(path) as append:
-            there = _by_unit(read_records(path))
-            missing = [unit for unit in units if len(there.get(unit.key, [])) < unit.runs]
-            done = len(units) - len(missing)
-            for unit, records in side_by_side(_whole_unit, [(unit, folder) for unit in missing], jobs):
-                append(records[len(there.get(unit.key, [])) :])  # what is there of a shorter one stays
-                there[unit.key] = records
-                done += 1
-                on_unit(done, unit)
+    by_key: dict[Hashable, Unit] = {unit.key: unit for unit in units}
+    there = run_missing(
+        path,
+        [Task(unit.key, (unit, folder), unit.runs) for unit in units],
+        _whole_unit,
+        lambda record: (record["experiment"], record["dataset"], record["tuner"], record["repeat"]),
+        jobs=jobs,
+        on_task=lambda done, key: on_unit(done, by_key.get(key)),
+    )
     return [record for unit in units for record in there[unit.key][: unit.runs]]
 
 
-def _by_unit(records: Sequence[Record]) -> dict[tuple[str, str, str, int], list[Record]]:
-    found: dict[tuple[str, str, str, int], list[Record]] = {}
-    for record in records:
-        key = record["experiment"], record["dataset"], record["tuner"], record["repeat"]
-        found.setdefault(key, []).append(record)
-    return found
-
-
-def _whole_unit(unit: Unit, folder: str | None) -> tuple[Unit, list[Record]]:
+def _whole_unit(unit: Unit, folder: str | None) -> list[Record]:
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):  # units share the cores
-        return unit, list(run_unit(unit, folder))
+        return list(run_unit(unit, folder))
 
 
 def run_unit(unit: Unit, folder: str | None = None) -> Iterator[Record]:

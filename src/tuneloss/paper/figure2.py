@@ -15,7 +15,8 @@ from tuneloss.paper.experiments import Unit
 from tuneloss.paper.results import Record
 from tuneloss.paper.table1 import by_repeat, chosen
 from tuneloss.paper.tuners import COLORS, LABELS, TUNERS, check_tuners
-from tuneloss.report.figures import INK, style
+from tuneloss.report.colors import INK
+from tuneloss.report.figures import style
 from tuneloss.report.info import interval
 
 EXPERIMENT = "figure2"

@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from tuneloss.core.checks import Array
 from tuneloss.paper.datasets import Split, fresh_split
 from tuneloss.paper.experiments import loss_and_error, repeat_seeds
-from tuneloss.paper.parallel import side_by_side
-from tuneloss.paper.results import Record, read_records, writing
+from tuneloss.paper.results import Record, Task, run_missing
 from tuneloss.paper.table1 import by_repeat, chosen
 from tuneloss.paper.trainer import AdaGrad
 from tuneloss.paper.tuners import COLORS, LABELS, TUNERS
-from tuneloss.report.figures import INK, style
+from tuneloss.report.colors import INK
+from tuneloss.report.figures import style
 from tuneloss.report.info import interval
 from tuneloss.torch import ConvexPiecewiseLinear, LinearLoss, OnlineTuner
 
@@ -181,34 +181,31 @@ def figure3_records(
     *,
     folder: str | None = None,
     jobs: int = 1,
-    on_run: Callable[[int, str], object] = lambda done, note: None,
+    on_run: Callable[[int, Any], object] = lambda done, key: None,
 ) -> list[Record]:
-    """The records of all runs, by data set, tuner and repeat; those in the file are not run again."""
+    """The records of all runs, by data set, tuner and repeat; those in the file are not run again.
+
+    on_run: called with the number of runs done, and (data set, tuner, repeat, epochs) of the last; first with None.
+    """
     keys = [(dataset, tuner, repeat, epochs) for repeat in range(repeats) for dataset in datasets for tuner in ONLINE]
-    there = {_key(record): record for record in read_records(path)}
-    on_run(sum(key in there for key in keys), "")
-    if any(key not in there for key in keys):
-        with writing(path) as append:
-            there = {_key(record): record for record in read_records(path)}
-            missing = [(*key, folder) for key in keys if key not in there]
-            for record in side_by_side(_one_run, missing, jobs):
-                append([record])
-                there[_key(record)] = record
-                what = f"{record['dataset']}, {record['tuner']}, repeat {record['repeat']}"
-                on_run(sum(key in there for key in keys), what)
-    return [there[key] for key in sorted(keys, key=lambda key: (datasets.index(key[0]), list(ONLINE).index(key[1])))]
+    there = run_missing(
+        path,
+        [Task(key, (*key, folder)) for key in keys],
+        _one_run,
+        lambda record: (record["dataset"], record["tuner"], record["repeat"], record["epochs"]),
+        jobs=jobs,
+        on_task=on_run,
+    )
+    ordered = sorted(keys, key=lambda key: (datasets.index(key[0]), list(ONLINE).index(key[1])))
+    return [there[key][0] for key in ordered]
 
 
-def _key(record: Record) -> tuple[str, str, int, int]:
-    return record["dataset"], record["tuner"], record["repeat"], record["epochs"]
-
-
-def _one_run(dataset: str, tuner: str, repeat: int, epochs: int, folder: str | None) -> Record:
+def _one_run(dataset: str, tuner: str, repeat: int, epochs: int, folder: str | None) -> list[Record]:
     from threadpoolctl import threadpool_limits
 
     torch.set_num_threads(1)  # runs share the cores
     with threadpool_limits(1):
-        return online_run(dataset, tuner, repeat, epochs, folder)
+        return [online_run(dataset, tuner, repeat, epochs, folder)]
 
 
 def figure3_rows(records: Sequence[Record], table1: Sequence[Record] = ()) -> tuple[list[str], list[list[str]]]:
@@ -219,7 +216,7 @@ def figure3_rows(records: Sequence[Record], table1: Sequence[Record] = ()) -> tu
     """
     measures = ("validation_loss", "test_loss", "test_error", "last_validation_loss", "last_test_loss")
     names = ("validation log loss", "test log loss", "test error", "validation, last epoch", "test, last epoch")
-    rows = []
+    header, rows = ["data", "training", "best epochs", *names], []
     for dataset, tuner in dict.fromkeys((record["dataset"], record["tuner"]) for record in records):
         own = [record for record in records if (record["dataset"], record["tuner"]) == (dataset, tuner)]
         epochs = sorted(record["best_epoch"] for record in own)
@@ -228,9 +225,7 @@ def figure3_rows(records: Sequence[Record], table1: Sequence[Record] = ()) -> tu
         shown = f"{interval(against)} ({LABELS[tuned[0]]})" if tuned else ""
         cells = [str(interval([record[m] for record in own])) for m in measures]
         rows.append([dataset, ONLINE_LABELS[tuner], f"{epochs[0]} to {epochs[-1]}", *cells, shown])
-    runs = 1 + max((record["run"] for record in table1), default=0)
-    last = f"test log loss less that of the best tuner after {runs} full runs"
-    return ["data", "training", "best epochs", *names, last], rows
+    return [*header, "test log loss less that of the best tuner of Table 1 after its last run"], rows
 
 
 def best_tuned(table1: Sequence[Record], dataset: str, repeats: Sequence[int]) -> tuple[str, dict[int, float]] | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tuneloss.errors import InvalidInput
+from tuneloss.paper.parallel import side_by_side
 
 try:
     import fcntl
@@ -20,18 +22,84 @@ Record = dict[str, Any]
 Append = Callable[[Iterable[Record]], None]
 
 
+@dataclass(frozen=True)
+class Task:
+    """Something to run: it has a key, arguments, and gives so many records."""
+
+    key: Hashable
+    arguments: tuple[Any, ...]
+    n_records: int = 1
+
+
+def run_missing(
+    path: Path,
+    tasks: Sequence[Task],
+    run: Callable[..., list[Record]],
+    key_of: Callable[[Record], Hashable],
+    *,
+    jobs: int = 1,
+    on_task: Callable[[int, Hashable], object] = lambda done, key: None,
+) -> dict[Hashable, list[Record]]:
+    """The records of all tasks, by key; what the file has enough records of is not run again.
+
+    run(*arguments) gives all records of a task. They are added to the file together, less those that are there of the
+    same task when it was shorter. Tasks run side by side, on this machine or a cluster (parallel.py).
+
+    on_task: called with the number of tasks done, and the key of the last; first with those in the file, and None.
+    """
+    if len({task.key for task in tasks}) < len(tasks):
+        raise InvalidInput(f"Tasks must have different keys; found {[task.key for task in tasks]}.")
+    there = _by_key(path, key_of)
+    on_task(len(tasks) - len(_missing(tasks, there)), None)
+    if _missing(tasks, there):
+        with writing(path) as append:
+            there = _by_key(path, key_of)  # another may have written since
+            missing = _missing(tasks, there)
+            done = len(tasks) - len(missing)
+            for key, records in side_by_side(_with_key, [(task, run) for task in missing], jobs):
+                append(records[len(there.get(key, [])) :])
+                there[key] = records
+                done += 1
+                on_task(done, key)
+    return there
+
+
+def _with_key(task: Task, run: Callable[..., list[Record]]) -> tuple[Hashable, list[Record]]:
+    return task.key, run(*task.arguments)
+
+
+def _missing(tasks: Sequence[Task], there: dict[Hashable, list[Record]]) -> list[Task]:
+    return [task for task in tasks if len(there.get(task.key, [])) < task.n_records]
+
+
+def _by_key(path: Path, key_of: Callable[[Record], Hashable]) -> dict[Hashable, list[Record]]:
+    found: dict[Hashable, list[Record]] = {}
+    for number, record in enumerate(read_records(path), start=1):
+        try:
+            key = key_of(record)
+        except KeyError as name:
+            raise InvalidInput(
+                f"{path} must hold records of this experiment; line {number} has no {name}. Name another folder."
+            ) from None
+        found.setdefault(key, []).append(record)
+    return found
+
+
 def read_records(path: Path) -> list[Record]:
     """The records of a file; none if there is no file. A last line without its end is not one: it was cut short by a
     kill, or another is writing it just now."""
     if not path.exists():
         return []
-    text = path.read_text(encoding="utf-8")
     try:
-        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-    except json.JSONDecodeError as reason:
+        text = path.read_text(encoding="utf-8")
+        records = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        if not all(isinstance(record, dict) for record in records):
+            raise ValueError("a line is another thing")
+    except (OSError, ValueError) as reason:
         raise InvalidInput(
-            f"{path} must hold one JSON object a line; found that {reason}. Mend that line, or remove it."
+            f"{path} must hold one JSON object a line; found that {reason}. Mend it, or remove what is wrong."
         ) from None
+    return records
 
 
 @contextmanager
@@ -46,16 +114,19 @@ def writing(path: Path) -> Iterator[Append]:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a+b")
     except OSError as reason:
-        raise InvalidInput(f"Results must be in a folder that can be written: {reason}. Name one: --results") from None
+        raise InvalidInput(
+            f"Results must be in a folder that can be written: {reason}. Name one for {path.name}."
+        ) from None
     with file:
-        try:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InvalidInput(
-                f"{path} must be written by one command at a time; found that another does. Wait for it, or name "
-                "another folder: --results"
-            ) from None
+        if fcntl is not None:
+            with suppress(OSError):  # a file system without locks
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise InvalidInput(
+                        f"{path} must be written by one command at a time; found that another does. Wait for it, or "
+                        "name another folder."
+                    ) from None
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
 

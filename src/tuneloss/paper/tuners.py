@@ -12,7 +12,7 @@ from tuneloss.baselines.optuna_search import OptunaSearch
 from tuneloss.baselines.random_search import RandomSearch
 from tuneloss.baselines.tunereg import TuneReg
 from tuneloss.errors import InvalidInput
-from tuneloss.report import figures
+from tuneloss.report import colors
 
 
 class Tuner(Protocol):
@@ -52,9 +52,9 @@ LABELS = {
 }
 
 COLORS = {  # of Okabe and Ito: told apart without red and green; the same everywhere
-    "tuneloss": figures.COLORS["TuneLoss"],
+    "tuneloss": colors.COLORS["TuneLoss"],
     "tuneloss-paper": "#56B4E9",
-    "random": figures.COLORS["random search"],
+    "random": colors.COLORS["random search"],
     "gp-ei-mcmc": "#D55E00",
     "tunereg": "#009E73",
     "tpe": "#CC79A7",

@@ -1,7 +1,7 @@
 """Pages about runs: numbers first (`*_info`), then figures, then one static HTML page.
 
 html.py          a self-contained page
-figures.py       how figures look everywhere
+figures.py       how figures look everywhere; colors.py: in which colours
 
 of one tuner's runs, from its journal:
 

@@ -12,18 +12,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
+from tuneloss.report.colors import COLORS, GRID, INK, SERIES
 from tuneloss.report.info import MEASURES, Measure, WeightRange, best_so_far_info, weights_info
 from tuneloss.report.records import Comparison
-
-INK, GRID = "#2b2f36", "#d6d9de"  # replaced by the page's own colours in `to_svg`
-SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # of Okabe and Ito: told apart without red and green
-COLORS = {"TuneLoss": SERIES[0], "random search": "#7F7F7F"}  # the same in every figure
 
 
 def draw_best_so_far(axes: Axes, comparison: Comparison, measure: Measure) -> None:
     """Mean best-so-far value by run for each method, with its 95% interval as a band."""
-    for color, curve in zip(SERIES, best_so_far_info(comparison, measure), strict=False):
-        colour = COLORS.get(curve.method, color)
+    for default, curve in zip(SERIES, best_so_far_info(comparison, measure), strict=False):
+        colour = COLORS.get(curve.method, default)
         runs = np.arange(1, len(curve.mean) + 1)
         axes.plot(runs, curve.mean, color=colour, marker="o", markersize=4, linewidth=2, label=plain(curve.method))
         if comparison.n_repeats > 1:
@@ -45,8 +42,8 @@ def draw_weight(axes: Axes, weight: WeightRange) -> None:
     """One weight by run against its bounds: the first method as lines, others as points."""
     (first, values), *others = weight.values.items()
     runs = np.arange(1, values.shape[1] + 1)
-    for color, (method, points) in zip(SERIES[1:], others, strict=False):
-        colour = COLORS.get(method, color)
+    for default, (method, points) in zip(SERIES[1:], others, strict=False):
+        colour = COLORS.get(method, default)
         axes.plot(runs, points.T, "o", color=colour, markersize=4, alpha=0.35, linewidth=0)
         axes.plot([], [], "o", color=colour, markersize=4, label=plain(method))
     if len(values) > 1:

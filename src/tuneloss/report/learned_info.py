@@ -27,11 +27,11 @@ def losses_of(observations: Sequence[Observation], learned: LearnedLoss) -> Arra
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Errors of models (m,), what the learned loss says they are (m,), and which of the models is selected."""
+    """Errors of models (m,), what the learned loss says they are (m,), and which of the models is marked."""
 
     observed: Array
     predicted: Array
-    selected: int
+    marked: int
 
     @property
     def explained(self) -> float:
@@ -46,7 +46,7 @@ def predictions(info: RunsInfo) -> Predictions | None:
     """weights . features / scale of the models that the loss was learned from; None if there is no scale.
 
     A search learns from gradients alone, so that only differences are predicted: there it is all its models, and the
-    mean is that of the observed errors; selected is the run whose weights are used.
+    mean is that of the observed errors. Marked is the argmin; of a search the run whose weights are used.
     """
     if info.search is None:
         if info.learned is None or not info.learned.scale > 0:

@@ -10,7 +10,8 @@ from matplotlib.ticker import MaxNLocator
 
 from tuneloss.core.sample import ranges
 from tuneloss.report import html
-from tuneloss.report.figures import INK, SERIES, draw_weight, panel, plain, style, to_svg, whole_numbers
+from tuneloss.report.colors import INK, SERIES
+from tuneloss.report.figures import draw_weight, panel, plain, style, to_svg, whole_numbers
 from tuneloss.report.info import WeightRange
 from tuneloss.report.learned_info import alignment, is_converged, predictions
 from tuneloss.report.runs_info import RunsInfo, contributions, regularizer
@@ -106,7 +107,7 @@ def predicted_figure(info: RunsInfo) -> Figure | None:
     found = predictions(info)
     if found is None:
         return None
-    observed, predicted, selected = found.observed, found.predicted, found.selected
+    observed, predicted, marked = found.observed, found.predicted, found.marked
     figure, axes = panel()
     both = np.concatenate([observed, predicted])
     pad = 0.05 * float(np.ptp(both)) or 0.05 * max(float(np.abs(both).max()), 1e-12)
@@ -114,7 +115,7 @@ def predicted_figure(info: RunsInfo) -> Figure | None:
     axes.plot(ends, ends, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
     axes.plot(observed, predicted, "o", color=SERIES[0], markersize=5, linewidth=0)
     label = "selected by the loss" if info.search is None else "chosen"
-    axes.plot(observed[selected], predicted[selected], "o", color=SERIES[1], markersize=8, label=label)
+    axes.plot(observed[marked], predicted[marked], "o", color=SERIES[1], markersize=8, label=label)
     axes.set(xlim=ends, ylim=ends, xlabel="observed error", ylabel="predicted error")
     axes.legend(frameon=False, labelcolor=INK)
     style(axes)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tuneloss.core.box import Box
-from tuneloss.core.checks import Array, reading
+from tuneloss.core.checks import Array, as_integer, reading
 from tuneloss.core.journal import read_lines
 from tuneloss.core.learn import LearnedLoss, learn_loss
 from tuneloss.core.observation import Observation
@@ -100,19 +100,21 @@ def read_runs(path: Path) -> RunsInfo:
         title, reference = str(header.get("title", path.stem)), header.get("reference", {})
         known = {str(m): {str(k): float(v) for k, v in values.items()} for m, values in reference.items()}
         knots = {str(term): [float(a) for a in row] for term, row in header.get("knots", {}).items()}
-        search = _as_said(header["search"]) if "search" in header else None
+        box = Box.from_state_dict(header["box"])
+        search = _as_said(header["search"], box) if "search" in header else None
         chosen, note = header.get("chosen"), str(header.get("note", ""))
-        if chosen is not None and not 0 <= int(chosen) < len(records):
+        if chosen is not None and as_integer(chosen, "chosen", 0) >= len(records):
             raise ValueError(f"chosen is run {chosen} of {len(records)}")
-    box = Box.from_state_dict(header["box"])
+        if not all(f"{term}/{side}0" in box.names for term in knots for side in ("right", "left")):
+            raise ValueError(f"knots of {', '.join(knots)}, which are not all terms of the box, or without a knot")
     runs = [Run.from_dict(record) for record in records]
     info = runs_info(title, box, runs, search)
     return replace(info, reference=known, knots=knots, chosen=chosen, note=note)
 
 
-def _as_said(record: Mapping[str, Any]) -> Said:
+def _as_said(record: Mapping[str, Any], box: Box) -> Said:
     weights, scale, note = record["weights"], float(record["scale"]), str(record["note"])
-    return Said(None if weights is None else {str(k): float(v) for k, v in weights.items()}, scale, note)
+    return Said(None if weights is None else {name: float(weights[name]) for name in box.names}, scale, note)
 
 
 def runs_info(title: str, box: Box, runs: Sequence[Run], search: Said | None = None) -> RunsInfo:

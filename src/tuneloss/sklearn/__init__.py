@@ -11,6 +11,7 @@ given.py       the examples that a fit is given
 checks.py      input that breaks a rule is refused in words
 estimator.py   TunedLogisticRegression
 saved.py       a fitted classifier as one file
+l2_cv.py       scikit-learn's own way, to compare with
 """
 
 from tuneloss.sklearn.estimator import TunedLogisticRegression
