@@ -10,10 +10,8 @@ from tuneloss.paper.datasets import digits  # noqa: E402
 from tuneloss.paper.experiments import loss_and_error  # noqa: E402
 from tuneloss.paper.figure3 import (  # noqa: E402
     ONLINE,
-    draw_figure3,
     drawn_regularizer,
     figure3_records,
-    figure3_rows,
     kept_epochs,
     learned_loss,
     log_loss,
@@ -21,6 +19,7 @@ from tuneloss.paper.figure3 import (  # noqa: E402
     online_run,
     shared_model,
 )
+from tuneloss.paper.figure3_shown import draw_figure3, figure3_rows  # noqa: E402
 from tuneloss.paper.trainer import AdaGrad  # noqa: E402
 
 

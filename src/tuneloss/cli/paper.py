@@ -255,7 +255,8 @@ def figure3(
     markdown: Markdown = False,
 ) -> None:
     """Figure 3: a regularizer learned inside one training run. Resumable. Needs the torch extra."""
-    from tuneloss.paper.figure3 import EPOCHS, EXPERIMENT, ONLINE, REPEATS, draw_figure3, figure3_records, figure3_rows
+    from tuneloss.paper.figure3 import EPOCHS, EXPERIMENT, ONLINE, REPEATS, figure3_records
+    from tuneloss.paper.figure3_shown import draw_figure3, figure3_rows
     from tuneloss.paper.results import read_records
     from tuneloss.paper.table1 import EXPERIMENT as TABLE1
 

@@ -1,4 +1,4 @@
-"""The paper's experiments: one file a figure or table, and what they are made of.
+"""The paper's experiments: one file a figure or table (figure3_shown.py beside figure3.py), and what they are made of.
 
 datasets.py     labelled examples, in three parts
 terms.py        the five terms of the loss, and what a tuner is told of a model
