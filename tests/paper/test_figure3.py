@@ -6,6 +6,7 @@ from threadpoolctl import threadpool_limits
 
 torch = pytest.importorskip("torch")
 
+from tests.paper.test_experiments import FIELDS  # noqa: E402
 from tuneloss.paper.datasets import digits  # noqa: E402
 from tuneloss.paper.experiments import loss_and_error  # noqa: E402
 from tuneloss.paper.figure3 import (  # noqa: E402
@@ -70,6 +71,10 @@ def test_all_tuners_begin_alike_and_resume(tmp_path):
     records = figure3_records(path, ["digits"], 1, 3)
     assert [record["tuner"] for record in records] == list(ONLINE)
     assert len({record["curves"]["validation_loss"][0] for record in records}) == 1
+    for record in records:  # all that every record of an experiment has, and weights that are allowed
+        assert set(record) >= FIELDS
+        assert record["weights"]["logloss"] == 1
+        assert len(record["weights"]) == 101
     before = path.read_text()
     assert figure3_records(path, ["digits"], 1, 3) == records
     assert path.read_text() == before

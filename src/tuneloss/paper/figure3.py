@@ -41,7 +41,7 @@ ONLINE: dict[str, dict[str, Any] | None] = {  # tuners inside one run, and their
     "tuneloss": {},  # the defaults, but for all batches being observed
     "tuneloss-long": {"epsilon": 2e-4, "window": 100},  # for hundreds of epochs: examples/learned_regularizer.py
 }
-MEASURES = ("train_loss", "validation_loss", "test_loss", "test_error")
+MEASURES = ("train_loss", "validation_loss", "validation_error", "test_loss", "test_error")
 
 
 def log_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -66,10 +66,13 @@ def online_run(dataset: str, tuner: str, repeat: int, epochs: int, folder: str |
         online = OnlineTuner(model, loss, log_loss, train, validation, batches=None, keep_best=False, **options)
     curves: dict[str, list[float]] = {name: [] for name in MEASURES}
     regularizers: dict[str, Record] = {}
+    weights: dict[str, float] = {}
     for epoch in range(1, epochs + 1):
         one_epoch(trainer, loss)
         for name, value in measured(trainer, split).items():
             curves[name].append(value)
+        if curves["validation_loss"][-1] == min(curves["validation_loss"]):
+            weights = {name: float(f"{weight:.4g}") for name, weight in loss.as_dict().items()}
         if online is not None:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="Tuning may hurt")  # the curves show it, if it does
@@ -77,7 +80,7 @@ def online_run(dataset: str, tuner: str, repeat: int, epochs: int, folder: str |
             if epoch in DRAWN or epoch == epochs:
                 regularizers[str(epoch)] = drawn_regularizer(loss)
     kept = kept_epochs(epochs)
-    best = int(np.argmin(curves["validation_loss"]))
+    best = len(curves["validation_loss"]) - 1 - int(np.argmin(curves["validation_loss"][::-1]))  # the last, if equal
     return {
         "experiment": EXPERIMENT,
         "dataset": dataset,
@@ -86,6 +89,7 @@ def online_run(dataset: str, tuner: str, repeat: int, epochs: int, folder: str |
         "run": 0,
         "epochs": epochs,
         "best_epoch": best + 1,
+        "weights": weights,
         **{name: curves[name][best] for name in MEASURES},
         **{f"last_{name}": curves[name][-1] for name in MEASURES},
         "kept": kept,
@@ -129,14 +133,14 @@ def drawn_regularizer(loss: LinearLoss) -> Record:
 
 
 def measured(trainer: AdaGrad, split: Split) -> dict[str, float]:
-    """Mean log loss on each part of the split, and test error."""
+    """Mean log loss on each part of the split, and error on two."""
     params = trainer.params.T
     parts = {
         part: (getattr(split, f"{part}_x"), getattr(split, f"{part}_y")) for part in ("train", "validation", "test")
     }
     found = {part: loss_and_error(params, *examples) for part, examples in parts.items()}
     losses = {f"{part}_loss": round(loss, 6) for part, (loss, _) in found.items()}
-    return losses | {"test_error": round(found["test"][1], 6)}
+    return losses | {f"{part}_error": round(found[part][1], 6) for part in ("validation", "test")}
 
 
 def batches(x: Any, y: Any, size: int = 512) -> list[tuple[Tensor, Tensor]]:
