@@ -7,6 +7,7 @@ from threadpoolctl import threadpool_limits
 torch = pytest.importorskip("torch")
 
 from tests.paper.test_experiments import FIELDS  # noqa: E402
+from tuneloss.paper import figure3  # noqa: E402
 from tuneloss.paper.datasets import digits  # noqa: E402
 from tuneloss.paper.experiments import loss_and_error  # noqa: E402
 from tuneloss.paper.figure3 import (  # noqa: E402
@@ -89,6 +90,26 @@ def test_all_tuners_begin_alike_and_resume(tmp_path):
     assert float(rows[0][-1].split()[0]) == pytest.approx(records[0]["test_loss"] - 0.5, abs=1e-3)
     assert figure3_rows(records)[1][0][-1] == ""
     draw_figure3(records).savefig(tmp_path / "a.png")
+
+
+def test_the_weights_of_a_record_are_those_that_its_best_epoch_was_trained_with(monkeypatch):
+    """Of eight epochs, each with weights of its own, the fifth is made to look best."""
+    trained_with = []
+
+    def noted(trainer, loss):
+        trained_with.append({name: float(f"{weight:.4g}") for name, weight in loss.as_dict().items()})
+        one_epoch(trainer, loss)
+
+    measured = figure3.measured
+    monkeypatch.setattr(figure3, "one_epoch", noted)
+    monkeypatch.setattr(
+        figure3, "measured", lambda *args: measured(*args) | {"validation_loss": 1 + abs(len(trained_with) - 5)}
+    )
+    monkeypatch.setitem(ONLINE, "tuneloss", {"start": "now"})
+    record = online_run("digits", "tuneloss", 0, 8)
+    assert record["best_epoch"] == 5
+    assert record["weights"] == trained_with[4]
+    assert record["weights"] not in trained_with[:4] + trained_with[5:]
 
 
 def test_a_run_is_a_function_of_its_seed():

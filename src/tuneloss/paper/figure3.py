@@ -71,7 +71,8 @@ def online_run(dataset: str, tuner: str, repeat: int, epochs: int, folder: str |
         one_epoch(trainer, loss)
         for name, value in measured(trainer, split).items():
             curves[name].append(value)
-        if curves["validation_loss"][-1] == min(curves["validation_loss"]):
+        *before, now = curves["validation_loss"]
+        if now < min(before, default=math.inf):
             weights = {name: float(f"{weight:.4g}") for name, weight in loss.as_dict().items()}
         if online is not None:
             with warnings.catch_warnings():
@@ -80,7 +81,7 @@ def online_run(dataset: str, tuner: str, repeat: int, epochs: int, folder: str |
             if epoch in DRAWN or epoch == epochs:
                 regularizers[str(epoch)] = drawn_regularizer(loss)
     kept = kept_epochs(epochs)
-    best = len(curves["validation_loss"]) - 1 - int(np.argmin(curves["validation_loss"][::-1]))  # the last, if equal
+    best = int(np.argmin(curves["validation_loss"]))
     return {
         "experiment": EXPERIMENT,
         "dataset": dataset,
