@@ -14,15 +14,16 @@ OPTIONAL = ["cvxpy", "joblib", "lightning", "matplotlib", "numba", "optuna", "pa
 OPTIONAL += ["rich", "sklearn", "torch", "typer"]
 BELOW = {  # a room, and the rooms it may import
     "errors": [],
+    "files": [],
     "lookup": [],
-    "core": ["errors"],
+    "core": ["errors", "files"],
     "baselines": ["core", "errors"],
-    "report": ["core", "errors"],
+    "report": ["core", "errors", "files"],
     "torch": ["core", "errors", "lookup"],
     "integrations": ["core", "errors"],
-    "sklearn": ["core", "errors"],
-    "paper": ["baselines", "core", "errors", "lookup", "report", "torch"],
-    "cli": ["baselines", "core", "errors", "paper", "report", "sklearn"],
+    "sklearn": ["core", "errors", "files"],
+    "paper": ["baselines", "core", "errors", "files", "lookup", "report", "torch"],
+    "cli": ["baselines", "core", "errors", "files", "paper", "report", "sklearn"],
     "__main__": ["cli"],
 }
 
