@@ -68,6 +68,60 @@ def test_every_epsilon_gives_verified_weights(instance, epsilon):
     assert_verified(learn_loss(observations, box, epsilon=epsilon), observations, box)
 
 
+FUZZED = [  # features, errors, lower, upper: instances that gave a wrong answer, or none
+    (
+        [
+            [-0.9239702942786313, -0.14055066765230215],
+            [-2.1609829546892927, 0.22403897634260997],
+            [-0.4097193119895355, -1.4285633307020356],
+            [0.03537103801109447, -0.3011619483269885],
+            [1.7393677031033117, -0.06647142042936356],
+        ],
+        [1.094793449145189, 0.652072851451619, 1.5803486178608133, 2.0162171490887877, -0.16564701154242115],
+        [0.05927291266148213, 1.0],
+        [1430.8370114910042, 1.0],
+    ),
+    ([[-220000.0, 1.5], [220000.0, 0.0]], [0.4, 0.2], [0.7, 1.0], [800.0, 1.0]),
+    (  # the pinned term is a millionth of another that must count
+        [[19.26, 4.3e-3, 0.11, 1.7e-3, 2.4e-4], [130.7, 2.6e-3, 2.02, 1.8e-3, 1.3e-3]],
+        [0.72, -1.32],
+        [9.26517, 2.25, 0.0, 0.0, 1.0],
+        [9.28173, 212.2, 204.4, 0.69, 1.0],
+    ),
+]
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize(("features", "errors", "lower", "upper"), FUZZED)
+def test_instances_found_by_fuzzing_are_solved_right(features, errors, lower, upper, objective):
+    observations, box = [Observation(e, f) for e, f in zip(errors, features, strict=True)], Box(lower, upper)
+    learned = learn_loss(observations, box, objective=objective)
+    assert_verified(learned, observations, box)
+    order = guesses(observations)
+    for better in order[: order.index(learned.argmin)]:
+        assert margin(better, observations, box) < -1e-9
+
+
+@pytest.mark.parametrize("weight", [0.3, 1.4, 3.7, 1e-3])
+@pytest.mark.parametrize("counted", [[0], [3], [0, 1]])  # models 0 and 1 are alike
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_with_an_offset_models_that_are_alike_teach_nothing_whatever_they_count(objective, counted, weight):
+    """Their difference from their mean is 0 up to rounding, and rounding is no data: the answer is that of one model
+    of weight 1, whose difference is 0 exactly."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(6, 4))
+    features[1] = features[0]
+    observations = [Observation(e, f) for e, f in zip([0.3, 0.3, 1, 2, 3, 4], features, strict=True)]
+    box = Box([0.1, 0.1, 0.1, 1.0], [50.0, 50.0, 50.0, 1.0])
+    weights, one = np.zeros(6), np.zeros(6)
+    weights[counted], one[counted[0]] = weight, 1.0
+    learned = learn_loss(observations, box, sample_weight=weights, offset=True, objective=objective)
+    assert_verified(learned, observations, box)
+    exact = learn_loss(observations, box, sample_weight=one, offset=True, objective=objective)
+    assert learned.argmin == exact.argmin
+    np.testing.assert_allclose(learned.weights, exact.weights, rtol=1e-6)
+
+
 def test_a_weight_that_must_not_be_below_zero_is_not_by_a_rounding_error():
     observations, box = [Observation(3.0, [0.0, 0.0]), Observation(1.0, [0.0, -1.0])], Box([1.0, -1.0], [1.0, 99.0])
     learned = learn_loss(observations, box, epsilon="paper")

@@ -3,13 +3,16 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.properties import features_of, margin
 from tests.strategies import instances
 from tuneloss import Box, Observation
 from tuneloss.core.cost import cost_matrix
 from tuneloss.core.forms import scaling
-from tuneloss.core.reach import Reach
+from tuneloss.core.reach import Mixture, Reach, always_below_0
+
+seeds = st.integers(0, 2**32 - 1)
 
 
 def reach_of(observations, box):
@@ -28,6 +31,43 @@ def test_agrees_with_a_plain_lp(instance):
         found = margin(guess, observations, box)
         if abs(found) > 1e-7 or found >= 0:
             assert reach.allows(guess) == (found >= 0)
+
+
+def test_a_rival_that_differs_by_a_few_roundings_is_weighed_and_not_taken_for_equal():
+    """Under a large weight on the first term, the other model's loss is higher, if only by roundings of that term."""
+    features = np.array([[1.0, 1.0], [1.0 + 4e-15, 1.0 - 1e-10]])
+    reach = reach_of([Observation(0.0, f) for f in features], Box([0.0, 1.0], [1e9, 1.0]))
+    assert reach.allows(0)
+    assert reach.allows(1)
+    narrow = reach_of([Observation(0.0, f) for f in features], Box([0.0, 1.0], [1e3, 1.0]))
+    assert narrow.allows(0) is False
+
+
+@pytest.mark.parametrize("upper", [5.0, 1e6, np.inf])
+def test_a_guess_cannot_rule_itself_out(upper):
+    """A mixture of the guess with itself, and with others to a rounding, is not below it."""
+    observations = [Observation(0.0, f) for f in np.random.default_rng(0).normal(size=(6, 3))]
+    box = Box([0.0, 0.1, 1.0], [upper, upper, 1.0])
+    reach = reach_of(observations, box)
+    for guess in range(6):
+        for tiny in (0.0, 1e-17, 1e-16, 1e-15):
+            parts = np.full(6, tiny)
+            parts[guess] = 1.0
+            if reach._confirms(guess, Mixture(np.arange(6), parts)):
+                assert margin(guess, observations, box) < 0
+
+
+@settings(max_examples=300, deadline=None)
+@given(numbers=st.lists(st.tuples(*[st.floats(-2, 2)] * 2, st.floats(0, 1e-3)), min_size=1, max_size=4), seed=seeds)
+def test_always_below_0_is_true_only_if_no_weights_contradict(numbers, seed):
+    """For random vectors within the doubt, and random weights of the box."""
+    vectors, lower, doubt = (np.array(column) for column in zip(*numbers, strict=True))
+    rng = np.random.default_rng(seed)
+    upper = lower + rng.exponential(size=len(lower)) * (rng.random(len(lower)) < 0.8)
+    if always_below_0(vectors[None], doubt[None], lower, upper)[0]:
+        weights = lower + (upper - lower) * rng.integers(0, 2, (64, len(lower)))
+        exact = vectors + doubt * rng.uniform(-1, 1, (64, len(lower)))
+        assert ((weights * exact).sum(axis=1) < 0).all()
 
 
 def test_certificates_are_shared_within_a_cluster(monkeypatch):

@@ -86,7 +86,7 @@ def cost_matrix(
     if not math.isinf(epsilon):
         rows = np.column_stack([np.array([o.features for o in observations]), [-o.error for o in observations]])
         if offset:
-            rows -= np.average(rows, axis=0, weights=sample_weight)
+            rows = _centred(rows, sample_weight)
         rows *= np.sqrt(sample_weight)[:, None]
         with np.errstate(over="ignore"):
             cost += rows.T @ rows
@@ -96,3 +96,14 @@ def cost_matrix(
             "Divide the error and each term by a constant."
         )
     return cost
+
+
+def _centred(rows: Array, sample_weight: Array) -> Array:
+    """The rows (m, k + 1) minus their weighted mean.
+
+    What rounding leaves of a difference that is 0 is made 0: where one model alone counts, or all that count are
+    alike, all of it is rounding, and scaled to unit size it would look like data.
+    """
+    centred = rows - np.average(rows, axis=0, weights=sample_weight)
+    rounding = (len(rows) + 4) * np.finfo(np.float64).eps * np.abs(rows).max(axis=0)
+    return np.where(np.abs(centred) <= rounding, 0.0, centred)

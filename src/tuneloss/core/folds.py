@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from tuneloss.core.box import Box
 from tuneloss.core.checks import Array
 from tuneloss.core.cost import Epsilon, cost_matrix, epsilon_value
-from tuneloss.core.forms import CAP, Objective, Scaling, highest_weights, scaling
+from tuneloss.core.forms import CAP, Objective, Scaling, scaling
 from tuneloss.core.learn import (
     Fit,
     LearnedLoss,
@@ -23,7 +23,7 @@ from tuneloss.core.learn import (
     unsolved,
 )
 from tuneloss.core.observation import Observation
-from tuneloss.core.reach import highs, largest
+from tuneloss.core.reach import ROUNDING, always_below_0, highs, largest
 from tuneloss.errors import InvalidInput
 
 TOLERANCE = 1e-9  # of rows of unit length
@@ -94,7 +94,7 @@ def can_hold(rows: Array, box: Box, scales: Scaling) -> bool:
         return True
     k = len(box)
     lower, upper = (np.zeros(k), np.ones(k)) if box.is_simplex else map(scales.weights, (box.lower, box.upper))
-    upper = np.minimum(upper, highest_weights(lower, upper, CAP))  # as in the program to come
+    upper = np.minimum(upper, scales.highest(lower, upper, CAP))  # as in the program to come
     total = np.append(np.ones(k), 0.0)[None] if box.is_simplex else None
     margin = np.column_stack([scaled, np.ones(len(scaled))])
     ends = np.append(lower, -np.inf), np.append(upper, 1.0)
@@ -102,8 +102,10 @@ def can_hold(rows: Array, box: Box, scales: Scaling) -> bool:
     weights, mixture = np.clip(x[:-1], lower, upper), multipliers @ scaled
     if (weights.any() or not box.is_simplex) and _all_below(scaled, weights):  # on a simplex, up to a factor
         return True
-    least = mixture.min() if box.is_simplex else np.minimum(mixture * lower, mixture * upper).sum()
-    if least > TOLERANCE * float(np.abs(mixture) @ np.maximum(np.abs(lower), np.abs(upper))):
+    doubt = (len(scaled) + 4) * ROUNDING * (multipliers @ np.abs(scaled))
+    if box.is_simplex and (mixture > doubt).all():
+        return False
+    if not box.is_simplex and always_below_0(-mixture[None], doubt[None], lower, upper)[0]:
         return False
     found = highs(np.append(np.zeros(k), -1.0), margin, total, *ends)
     return found.x is not None and _all_below(scaled, np.clip(found.x[:-1], lower, upper))

@@ -29,11 +29,15 @@ SNAP = 1e-10  # in scaled units, relative to the largest weight: this near to a 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Units: mu' = mu * unit, unit (k,); scale' = scale * error; t' = t * t."""
+    """Units: mu' = mu * unit, unit (k,); scale' = scale * error; t' = t * t.
+
+    pinned: the size of the largest pinned term (else of the largest lower bound) at t' = 1: what caps are multiples of.
+    """
 
     unit: Array
     error: float
     t: float
+    pinned: float = 1.0
 
     def cost(self, cost: Array) -> Array:
         """P with unit diagonal."""
@@ -44,20 +48,31 @@ class Scaling:
         """Weights, or bounds on them, at t' = 1."""
         return weights * self.unit / self.t
 
+    def cap_units(self, lower: Array) -> Array:
+        """(k,) what the cap of each weight is a multiple of: the pinned term, or its own lower bound if that is more.
+
+        lower: scaled lower bounds.
+        """
+        return np.asarray(np.maximum(self.pinned, np.abs(lower)))
+
+    def highest(self, lower: Array, upper: Array, cap: float) -> Array:
+        """(k,) what stands for a higher upper bound: `cap` of `form`. All in scaled units."""
+        return np.asarray(cap * np.where(np.isinf(upper), 1.0, FINITE) * self.cap_units(lower))
+
 
 def scaling(cost: Array, features: Array, box: Box) -> Scaling:
-    """Units in which P has unit diagonal, and the largest pinned weight (else lower bound) is 1 at t' = 1."""
+    """Units in which P has unit diagonal, and the largest of the terms that the box forces to count is 1 at t' = 1."""
     size = np.sqrt(np.diagonal(cost))
     seen = np.abs(features).max(axis=0)  # a term that costs nothing still has its argmin rows
     unit = np.where(size[:-1] > 0, size[:-1], seen)
     typical = float(np.exp(np.log(unit[unit > 0]).mean())) if unit.any() else 1.0
     unit = np.where(unit > 0, unit, typical)
     if box.is_simplex:
-        t = float(np.exp(np.log(unit).mean()))
-    else:
-        nearest = np.maximum(np.maximum(box.lower, -box.upper), 0.0) * unit  # > 0 where 0 is outside
-        t = float(nearest[box.pinned].max(initial=0.0)) or float(nearest.max())
-    return Scaling(unit, float(size[-1]) or 1.0, t)
+        return Scaling(unit, float(size[-1]) or 1.0, float(np.exp(np.log(unit).mean())))
+    nearest = np.maximum(np.maximum(box.lower, -box.upper), 0.0) * unit  # > 0 where 0 is outside
+    t = float(nearest.max())
+    pinned = float(nearest[box.pinned].max(initial=0.0)) or t
+    return Scaling(unit, float(size[-1]) or 1.0, t, pinned / t)
 
 
 @dataclass(frozen=True)
@@ -130,17 +145,12 @@ def _box_rows(box: Box, scales: Scaling, cap: float) -> tuple[Array, Array, Arra
         total = np.append(scales.t / scales.unit, -1.0)
         return _normalised(total[None]), -unit, np.full(k, np.inf)
     lower, upper = scales.weights(box.lower), scales.weights(box.upper)
-    highest = highest_weights(lower, upper, cap)
+    highest = scales.highest(lower, upper, cap)
     at_lower, at_upper = unit[:k].copy(), unit[:k].copy()
     at_lower[:, k] = -lower
     at_upper[:, k] = -np.minimum(upper, highest)
     below = np.vstack([-at_lower[free], at_upper[free], -unit[k:]])
     return _normalised(at_lower[~free]), _normalised(below), np.where(upper > highest, highest, np.inf)
-
-
-def highest_weights(lower: Array, upper: Array, cap: float) -> Array:
-    """What stands for a higher upper bound, in scaled units: `cap` of `form`."""
-    return np.asarray(cap * np.where(np.isinf(upper), 1.0, FINITE) * np.maximum(1.0, np.abs(lower)))
 
 
 def _ray_length(mu: Array, box: Box) -> float:

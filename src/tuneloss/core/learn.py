@@ -15,10 +15,9 @@ from tuneloss.core.cost import Epsilon, cost_matrix, epsilon_value
 from tuneloss.core.forms import CAP, Form, Objective, Scaling, form, scaling
 from tuneloss.core.observation import Observation
 from tuneloss.core.qp import ACCEPTED, Solution, eigenvalues_exceed, smallest, solve, tie_rule_not_met
-from tuneloss.core.reach import Reach
+from tuneloss.core.reach import SELECTS, Reach
 from tuneloss.errors import InvalidInput, SolverError
 
-SELECTS = 1e-10  # how far the argmin's loss may exceed another's, relative to its largest term, in scaled units
 UNRELATED = 1e-7  # a solution mu' below this, where 1 would match the error in full, counts as mu = 0
 
 
@@ -115,15 +114,17 @@ def learn_loss(
         rows = features[guess] - features
         # A solved QP shows by itself that its guess is reachable: the first guess mostly needs no LP.
         learned = fit.solve(rows, objective, CAP, quick=True) if position == 0 else None
-        if learned is None and reach.allows(guess):
+        reachable = learned is not None or reach.allows(guess)
+        if learned is None and reachable is not False:
             learned = fit.solve(rows, objective, CAP)
-            if learned is None and (wider := 2 * reach.least_cap(guess)) > CAP:
+            if learned is None and reachable and (wider := 2 * reach.least_cap(guess)) > CAP:
                 learned = fit.solve(rows, objective, wider)
-            if learned is None:
+            if learned is None and reachable:
                 raise unsolved(len(observations), len(box), f"Observation {guess} can be selected, but ")
         if learned is not None:
             return replace(learned, argmin=guess)
-        known.add(guess)
+        if reachable is False:
+            known.add(guess)
     raise SolverError(f"None of {len(observations)} observations was found reachable, though one must be.")
 
 
@@ -174,15 +175,15 @@ class Fit:
         return learned
 
     def _verified(self, program: Form, solution: Solution) -> LearnedLoss | None:
-        """What is returned, if it keeps what was promised: box, argmin and KKT hold for *these* weights."""
+        """What is returned, if it keeps what was promised: scale, box, argmin and KKT hold for *these* weights."""
+        calibrated = program.objective == "calibrated"
         weights, scale = program.weights(solution)
-        if not np.isfinite(weights).all() or not np.isfinite(scale):
+        if not np.isfinite(weights).all() or not np.isfinite(scale) or scale < 0 or (calibrated and scale == 0):
             return None
         returned = program.at(solution, weights, scale)
-        residual, mu = returned.residual(program.problem), returned.x[:-1]
-        if residual > ACCEPTED or (program.argmin @ mu).max(initial=0.0) > SELECTS * np.abs(mu).max():
+        residual, selected = returned.residual(program.problem), self.scales.weights(weights)
+        if residual > ACCEPTED or (program.argmin @ selected).max(initial=0.0) > SELECTS * np.abs(selected).max():
             return None
-        calibrated = program.objective == "calibrated"
         z = np.append(weights / scale, 1.0) if calibrated else np.append(weights, scale)
         return LearnedLoss(
             weights=weights,
