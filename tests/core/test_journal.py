@@ -11,7 +11,7 @@ import pytest
 
 from tuneloss import Box, LossTuner, Observation
 from tuneloss.core import journal
-from tuneloss.core.journal import Journal
+from tuneloss.core.journal import Journal, read_lines
 from tuneloss.errors import JournalError
 
 HEADER = {"box": "a box"}
@@ -34,39 +34,91 @@ def test_reopening_gives_all_records_and_goes_on(path):
 
 def test_it_is_json_lines_with_the_version_first(path):
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert lines[0]["body"]["tuneloss-journal"] == 1
+    assert lines[0]["body"]["tuneloss-journal"] == 2
     assert [line["body"] for line in lines[1:]] == RECORDS
 
 
 def test_a_kill_at_any_byte_of_an_append_loses_nothing(path):
     """Whatever part of the side file or of the line was written, the journal opens with all records told before;
     once the side file is whole, with the new one too."""
-    before = path.read_bytes()
-    Journal(path, HEADER).append({"x": 4})
-    line = path.read_bytes()[len(before) :]
-    side = path.with_name(path.name + ".next")
-    for written in range(len(line) + 1):  # killed while writing the side file
+    before, line, side = append_watched(path, {"x": 4})
+    for written in range(len(side) + 1):  # killed while writing the side file
         path.write_bytes(before)
-        side.write_bytes(line[:written])
+        side_of(path).write_bytes(side[:written])
         assert Journal(path, HEADER).records[:3] == RECORDS
-        assert not side.exists()
+        assert not side_of(path).exists()
     for written in range(len(line) + 1):  # killed while appending, or before the side file was removed
         path.write_bytes(before + line[:written])
-        side.write_bytes(line)
+        side_of(path).write_bytes(side)
         assert Journal(path, HEADER).records == [*RECORDS, {"x": 4}]
         assert path.read_bytes() == before + line
 
 
+def side_of(path):
+    return path.with_name(path.name + ".next")
+
+
+def append_watched(path, record):
+    """Append a record; what the journal held before, the line that was added, and what the side file held."""
+    opened, before, seen = Journal(path, HEADER), path.read_bytes(), []
+    write = opened._write_side
+    opened._write_side = lambda *parts: (write(*parts), seen.append(side_of(path).read_bytes()))
+    opened.append(record)
+    return before, path.read_bytes()[len(before) :], seen[0]
+
+
 def test_equal_records_one_after_the_other_are_both_kept(path):
     """A record that equals the last one is not taken for its repetition after a kill."""
-    opened = Journal(path, HEADER)
-    opened.append({"x": 4})
-    before = path.read_bytes()
-    opened.append({"x": 4})
-    line = path.read_bytes()[len(before) :]
+    Journal(path, HEADER).append({"x": 4})
+    before, _, side = append_watched(path, {"x": 4})
     path.write_bytes(before)
-    path.with_name(path.name + ".next").write_bytes(line)
+    side_of(path).write_bytes(side)
     assert Journal(path, HEADER).records == [*RECORDS, {"x": 4}, {"x": 4}]
+
+
+def test_a_side_file_of_a_deleted_journal_does_not_enter_a_new_one(path):
+    _, _, side = append_watched(path, {"x": 4})
+    path.unlink()
+    side_of(path).write_bytes(side)
+    assert Journal(path, HEADER).records == []
+    path.unlink()
+    Journal(path, HEADER).append({"other": 1})  # a journal that was put here since
+    side_of(path).write_bytes(side)
+    assert Journal(path, HEADER).records == [{"other": 1}]
+    assert not side_of(path).exists()
+
+
+def test_a_side_file_of_the_first_append_does_not_enter_a_journal_begun_anew(tmp_path):
+    """Whose first line is the same."""
+    path = tmp_path / "runs.jsonl"
+    _, _, side = append_watched(path, {"x": 4})
+    path.unlink()
+    side_of(path).write_bytes(side)
+    assert Journal(path, HEADER).records == []
+
+
+@pytest.mark.parametrize("cut", [1, 5, 20])
+def test_half_a_line_without_a_side_file_is_put_aside_and_the_journal_goes_on(path, cut):
+    """As a copy of a file in use leaves it. Nothing that was told whole is lost, and nothing is thrown away."""
+    text = path.read_bytes()
+    last = text[text[:-1].rfind(b"\n") + 1 :]
+    path.write_bytes(text[:-cut])
+    with pytest.warns(RuntimeWarning, match=rf"{len(last) - cut} bytes were moved to runs.jsonl.torn-1 beside it"):
+        opened = Journal(path, HEADER)
+    assert opened.records == RECORDS[:2]
+    assert path.with_name("runs.jsonl.torn-1").read_bytes() == last[:-cut]
+    opened.append({"x": 4})
+    assert Journal(path, HEADER).records == [*RECORDS[:2], {"x": 4}]
+    path.write_bytes(path.read_bytes() + b"half")
+    with pytest.warns(RuntimeWarning, match="4 bytes were moved to runs.jsonl.torn-2"):
+        Journal(path, HEADER)
+
+
+def test_reading_without_opening_leaves_half_a_line_where_it_is(path):
+    path.write_bytes(path.read_bytes() + b"half")
+    assert read_lines(path)[1] == RECORDS
+    assert path.read_bytes().endswith(b"half")
+    assert os.listdir(path.parent) == [path.name]
 
 
 def edit_number(text: str) -> str:
@@ -79,9 +131,9 @@ def swap_lines(text: str) -> str:
 
 
 DAMAGE = [
-    (lambda text: text[:-5], "must end with a whole line; its line 4 is cut short. Restore the file, or delete"),
-    (lambda text: text[:10], "its line 1 is cut short"),
-    (lambda text: "", "its line 1 is cut short. Restore the file, or delete it to begin anew"),
+    (lambda text: text[:10], "must begin with a whole line; its first one is cut short"),
+    (lambda text: "", "its first one is cut short. Restore the file, or delete it to begin anew"),
+    (lambda text: text.replace("tuneloss-journal", "other-journal"), "line 1 is not"),
     (edit_number, r"must be as tuneloss wrote it; line 2 is not \(its number or checksum is wrong\). Restore it"),
     (swap_lines, "line 2 is not"),
     (lambda text: "".join(text.splitlines(keepends=True)[::2]), "line 2 is not"),
@@ -111,7 +163,7 @@ def test_refuses_another_version(tmp_path, monkeypatch):
     monkeypatch.setattr(journal, "VERSION", 99)
     Journal(tmp_path / "other.jsonl", HEADER)
     monkeypatch.undo()
-    with pytest.raises(JournalError, match="must begin with format version 1; found 99"):
+    with pytest.raises(JournalError, match="must have format version 2; found 99"):
         Journal(tmp_path / "other.jsonl", HEADER)
 
 
@@ -125,45 +177,84 @@ def test_refuses_a_second_writer(path):
 
 
 def test_every_record_is_synced_twice_before_append_returns(path, monkeypatch):
-    """Once in the side file, once in the journal: what was told survives a loss of power."""
+    """Once in the side file, which is whole by then, once in the journal: what was told survives a loss of power."""
     synced = []
     sync = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda number: (synced.append(os.fstat(number).st_size), sync(number))[1])
     opened, before = Journal(path, HEADER), path.stat().st_size
-    opened.append({"x": 4})
-    added = path.stat().st_size - before
-    assert synced == [added, before + added]
-
-
-def test_an_append_that_fails_leaves_the_journal_as_it_was(path, monkeypatch):
-    """A full disk is told in words, and when there is room again the record can be appended."""
-    opened, before = Journal(path, HEADER), path.read_bytes()
-
-    def full(file, line):
-        file.seek(0, os.SEEK_END)
-        file.write(line[:7])
-        raise OSError("No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(opened, "_extend", full)
-        with pytest.raises(JournalError, match="must be a file that can be written: No space left"):
-            opened.append({"x": 4})
-    assert path.read_bytes() == before
-    opened.append({"x": 4})
-    assert Journal(path, HEADER).records == [*RECORDS, {"x": 4}]
-
-
-def test_the_side_file_is_whole_before_the_journal_grows(path, monkeypatch):
-    """So whatever a kill leaves of the line can be finished from it."""
-    opened = Journal(path, HEADER)
-    extend, seen = opened._extend, []
-    side = path.with_name(path.name + ".next")
     monkeypatch.setattr(
-        opened, "_extend", lambda file, line: (seen.append(side.read_bytes() == line), extend(file, line))
+        os, "fsync", lambda number: (synced.append((path.stat().st_size, side_of(path).read_bytes())), sync(number))[1]
     )
     opened.append({"x": 4})
-    assert seen == [True]
-    assert not side.exists()
+    after, line = path.stat().st_size, path.read_bytes()[before:]
+    assert [size for size, _ in synced] == [before, after]
+    assert all(side.partition(b"\n")[2] == line for _, side in synced)
+    assert not side_of(path).exists()
+
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+from tuneloss import Box, LossTuner, Observation
+from tuneloss.errors import JournalError
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # so that a write beyond the limit is short, and the next one an error
+path = Path(sys.argv[1])
+box = Box.from_dict({"l2": (0.1, 100), "logloss": 1.0})
+tuner = LossTuner(box, journal=path)
+tuner.tell([1.0, 1.0], Observation(1.0, [1.0, 2.0]))
+before = path.read_bytes()
+for room in range(0, 1000, 7):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + room, resource.RLIM_INFINITY))
+    try:
+        tuner.tell([2.0, 1.0], Observation(1.5, [1.0, 2.0]))
+    except JournalError as reason:
+        assert "must be a file that can be written" in str(reason), reason
+        assert path.read_bytes() == before
+        assert len(tuner.history) == 1
+    else:
+        break
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+assert room > 100
+assert len(LossTuner(box, journal=path).history) == len(tuner.history) == 2
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs RLIMIT_FSIZE")
+def test_a_disk_that_becomes_full_in_the_middle_of_a_line_loses_nothing(tmp_path):
+    """A real short write, in a process whose files may not grow: `tell` raises, the journal and the tuner stay as they
+    were, and with room again it goes on."""
+    subprocess.run([sys.executable, "-c", FULL, str(tmp_path / "runs.jsonl")], check=True)
+
+
+def test_a_journal_that_another_took_the_place_of_is_noticed(path):
+    """Of the same size, by rename or in place; a new date alone is nothing."""
+    opened = Journal(path, HEADER)
+    os.utime(path, ns=(1, 1))
+    opened.append({"x": 4})
+    other = path.read_bytes().replace(b"1.5", b"1.6")
+    path.with_name("other").write_bytes(other)
+    os.replace(path.with_name("other"), path)
+    with pytest.raises(JournalError, match="with other content where this one left"):
+        opened.append({"x": 5})
+    assert path.read_bytes() == other
+    path.write_bytes(other.replace(b"1.6", b"1.5"))
+    again = Journal(path, HEADER)
+    path.write_bytes(other)
+    with pytest.raises(JournalError, match="with other content where this one left"):
+        again.append({"x": 5})
+
+
+def test_side_files_and_drafts_follow_no_link(tmp_path):
+    """Whoever may write into the folder cannot make the journal write elsewhere, nor read from there."""
+    path, elsewhere = tmp_path / "runs.jsonl", tmp_path / "elsewhere"
+    elsewhere.write_text("precious")
+    path.with_name(f"runs.jsonl.{os.getpid()}").symlink_to(elsewhere)
+    opened = Journal(path, HEADER)
+    side_of(path).symlink_to(elsewhere)
+    opened.append({"x": 4})
+    side_of(path).symlink_to(elsewhere)
+    assert Journal(path, HEADER).records == [{"x": 4}]
+    assert elsewhere.read_text() == "precious"
 
 
 @pytest.mark.parametrize("where", [".", "missing/runs.jsonl"])
