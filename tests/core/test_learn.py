@@ -15,7 +15,7 @@ from tuneloss import Box, Observation, learn_loss
 from tuneloss.core import learn, qp
 from tuneloss.core.cost import cost_matrix
 from tuneloss.core.forms import form, scaling
-from tuneloss.core.learn import guesses
+from tuneloss.core.learn import Learner, guesses
 from tuneloss.core.qp import Solution
 from tuneloss.errors import InvalidInput, SolverError
 
@@ -594,9 +594,20 @@ def test_with_an_offset_a_constant_in_a_term_or_in_the_error_changes_nothing(con
 def test_what_was_ruled_out_stays_so_as_observations_are_added(instance):
     """Remembering it gives the same weights; and each of them, by linprog, cannot be selected."""
     observations, box = instance
-    known: set[int] = set()
+    learner = Learner(box)
     for m in range(1, len(observations) + 1):
-        plain, quicker = (learn_loss(observations[:m], box, ruled_out=given) for given in (None, known))
+        plain, quicker = learn_loss(observations[:m], box), learner.learn(observations[:m])
         assert quicker.argmin == plain.argmin
         np.testing.assert_array_equal(quicker.weights, plain.weights)
-    assert all(margin(i, observations, box) < 0 for i in known)
+    assert all(margin(i, observations, box) < 0 for i in learner._unreachable)
+
+
+@settings(max_examples=60, deadline=None)
+@given(instance=instances(max_models=10))
+def test_what_was_proved_of_other_observations_is_forgotten(instance):
+    """A learner that is given fewer, other or reordered observations answers as a new one."""
+    observations, box = instance
+    learner = Learner(box)
+    learner.learn(observations)
+    for changed in (observations[:1], observations[1:] or observations, observations[::-1], observations):
+        assert learner.learn(changed).argmin == learn_loss(changed, box).argmin

@@ -8,7 +8,7 @@ import pytest
 
 from tests.core.problems import ridge
 from tuneloss import Box, LossTuner, Observation, learn_loss
-from tuneloss.core import tune
+from tuneloss.core.learn import Learner
 from tuneloss.core.sample import center, distance, same_point
 from tuneloss.errors import InvalidInput, RunFailed, SolverError
 
@@ -201,7 +201,7 @@ def test_if_no_solver_succeeds_the_tuner_warns_and_stays_near_the_best(monkeypat
 
     tuner = LossTuner(BOX)
     tuner.tell(tuner.ask(), flat({}))
-    monkeypatch.setattr(tune, "learn_loss", fails)
+    monkeypatch.setattr(Learner, "learn", fails)
     with pytest.warns(RuntimeWarning, match="near the best so far, since no solver did it"):
         weights = tuner.ask()
     assert 0 < distance(BOX, BOX.as_array(weights), center(BOX)) < 0.5

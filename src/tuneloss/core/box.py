@@ -145,10 +145,27 @@ class Box:
         values = as_finite(weights, "weights")
         if values.shape != self.lower.shape:
             raise InvalidInput(f"Weights must be {len(self)} numbers, as in {self}; found shape {values.shape}.")
+        (inside,) = self._inside(values[None])
+        return np.asarray(inside)
+
+    def as_arrays(self, weights: Sequence[Mapping[str, float]]) -> Array:
+        """Many points (n, k) by name, checked like one."""
+        names = set(self.names)
+        for point in weights:
+            if point.keys() != names:
+                self.check_names(tuple(point), "weights")
+        rows = [[point[name] for name in self.names] for point in weights]
+        return self._inside(as_finite(rows, "weights").reshape(len(rows), len(self)))
+
+    def _inside(self, values: Array) -> Array:
+        """Points (n, k), moved into the box by what rounding may have moved them out; raises if one is outside."""
         slack = INSIDE * np.maximum(np.abs(values), np.abs(self.lower))
-        outside = (values < self.lower - slack) | (values > self.upper + slack)
-        if outside.any() or (self.is_simplex and abs(values.sum() - 1) > INSIDE):
-            raise InvalidInput(f"Weights must lie in {self}; found {self.as_dict(values)}.")
+        outside = ((values < self.lower - slack) | (values > self.upper + slack)).any(axis=1)
+        if self.is_simplex:
+            outside |= np.abs(values.sum(axis=1) - 1) > INSIDE
+        if outside.any():
+            found = self.as_dict(values[int(np.argmax(outside))])
+            raise InvalidInput(f"Weights must lie in {self}; found {found}.")
         return np.clip(values, self.lower, self.upper)
 
     def check_names(self, names: Sequence[str], what: str) -> None:

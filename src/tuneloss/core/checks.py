@@ -27,7 +27,7 @@ def as_numbers(value: ArrayLike, what: str) -> Array:
         if not holds_numbers(raw):
             raise ValueError(f"found {raw.dtype} values" if raw.dtype != object else "found text, None or unequal rows")
         return np.array(raw, dtype=np.float64)
-    except (TypeError, ValueError) as reason:
+    except (TypeError, ValueError, OverflowError) as reason:
         raise InvalidInput(f"`{what}` must be real numbers in a rectangular array; {reason}.") from None
 
 
@@ -77,7 +77,7 @@ def reading(what: str) -> Iterator[None]:
         yield
     except InvalidInput:
         raise
-    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as reason:
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError, RecursionError) as reason:
         raise InvalidInput(
             f"{what} must be as documented, or as tuneloss wrote it; found something else "
             f"({type(reason).__name__}: {reason})."

@@ -58,7 +58,6 @@ def learn_loss(
     sample_weight: ArrayLike | None = None,
     offset: bool = False,
     constrained: bool = True,
-    ruled_out: set[int] | None = None,
 ) -> LearnedLoss:
     """Learn the loss whose argmin over the observations has least error, and that best predicts error.
 
@@ -83,8 +82,6 @@ def learn_loss(
         change from model to model is matched. For terms on training data, whose level is not that of the error.
     constrained: False leaves the argmin constraints out, and Theorem 3 with them: only the cost decides. For noisy
         errors, as of checkpoints of one run, where the best may be so by luck.
-    ruled_out: indices of observations that no weights in this box select. What another call found stays true as long
-        as observations are only added at the end: give the same set each time, and it is added to.
 
     >>> box = Box.from_dict({"l2": (0.0, 10.0), "logloss": 1.0})
     >>> jacobian = [[2.0, 1.0], [1.0, 1.0]]  # of l2 and logloss; this model's error is 2 * l2 + logloss
@@ -92,40 +89,80 @@ def learn_loss(
     >>> learn_loss([model], box).weights.round(6)
     array([2., 1.])
     """
-    check_objective(objective)
-    check_observations(observations, box)
-    counts = counts_of(observations, sample_weight)
-    counted = [o for o, count in zip(observations, counts, strict=True) if count > 0]
-    check_all_or_none(counted, "gram")
-    features = np.array([o.features for o in observations])
-    number = epsilon_value(epsilon, counted, counts[counts > 0])
-    cost = cost_matrix(counted, number, counts[counts > 0], offset=offset)
-    fit = Fit(cost, box, scaling(cost, features, box), number)
-    if not constrained:
-        free = np.zeros((0, len(box)))
+    return Learner(box).learn(
+        observations,
+        objective=objective,
+        epsilon=epsilon,
+        sample_weight=sample_weight,
+        offset=offset,
+        constrained=constrained,
+    )
+
+
+class Learner:
+    """`learn_loss` again and again, from observations that are added to.
+
+    That no weights in the box select an observation stays true when others are added: it is proved once, and
+    remembered. If the first observations are not those of the last time, all is forgotten.
+    """
+
+    def __init__(self, box: Box) -> None:
+        check_box(box)
+        self.box = box
+        self._features = np.zeros((0, len(box)))  # of the last time
+        self._unreachable: set[int] = set()
+
+    def learn(
+        self,
+        observations: Sequence[Observation],
+        *,
+        objective: Objective = "calibrated",
+        epsilon: Epsilon = "balanced",
+        sample_weight: ArrayLike | None = None,
+        offset: bool = False,
+        constrained: bool = True,
+    ) -> LearnedLoss:
+        """As `learn_loss`."""
+        check_objective(objective)
+        check_observations(observations, self.box)
+        counts = counts_of(observations, sample_weight)
+        counted = [o for o, count in zip(observations, counts, strict=True) if count > 0]
+        check_all_or_none(counted, "gram")
+        features = np.array([o.features for o in observations])
+        number = epsilon_value(epsilon, counted, counts[counts > 0])
+        cost = cost_matrix(counted, number, counts[counts > 0], offset=offset)
+        fit = Fit(cost, self.box, scaling(cost, features, self.box), number)
+        if constrained:
+            return self._best_reachable(fit, guesses(observations), features, objective)
+        free = np.zeros((0, len(self.box)))
         learned = fit.solve(free, objective, CAP, quick=True) or fit.solve(free, objective, CAP)
         if learned is None:
-            raise unsolved(len(observations), len(box))
+            raise unsolved(len(observations), len(self.box))
         return replace(learned, argmin=int(np.argmin(features @ learned.weights)))
-    reach = Reach(features, box, fit.scales)
-    known = set() if ruled_out is None else ruled_out
-    possible = [guess for guess in guesses(observations) if guess not in known]
-    for position, guess in enumerate(possible):  # LearnLoss: for i* from 1 to m
-        rows = features[guess] - features
-        # A solved QP shows by itself that its guess is reachable: the first guess mostly needs no LP.
-        learned = fit.solve(rows, objective, CAP, quick=True) if position == 0 else None
-        reachable = learned is not None or reach.allows(guess)
-        if learned is None and reachable is not False:
-            learned = fit.solve(rows, objective, CAP)
-            if learned is None and reachable and (wider := 2 * reach.least_cap(guess)) > CAP:
-                learned = fit.solve(rows, objective, wider)
-            if learned is None and reachable:
-                raise unsolved(len(observations), len(box), f"Observation {guess} can be selected, but ")
-        if learned is not None:
-            return replace(learned, argmin=guess)
-        if reachable is False:
-            known.add(guess)
-    raise SolverError(f"None of {len(observations)} observations was found reachable, though one must be.")
+
+    def _best_reachable(self, fit: Fit, order: list[int], features: Array, objective: Objective) -> LearnedLoss:
+        """LearnLoss: for i* from 1 to m, in this order, until the program has a solution."""
+        if not np.array_equal(features[: len(self._features)], self._features):
+            self._unreachable = set()
+        self._features = features
+        reach = Reach(features, self.box, fit.scales)
+        possible = [guess for guess in order if guess not in self._unreachable]
+        for position, guess in enumerate(possible):
+            rows = features[guess] - features
+            # A solved QP shows by itself that its guess is reachable: the first guess mostly needs no LP.
+            learned = fit.solve(rows, objective, CAP, quick=True) if position == 0 else None
+            reachable = learned is not None or reach.allows(guess)
+            if learned is None and reachable is not False:
+                learned = fit.solve(rows, objective, CAP)
+                if learned is None and reachable and (wider := 2 * reach.least_cap(guess)) > CAP:
+                    learned = fit.solve(rows, objective, wider)
+                if learned is None and reachable:
+                    raise unsolved(len(features), len(self.box), f"Observation {guess} can be selected, but ")
+            if learned is not None:
+                return replace(learned, argmin=guess)
+            if reachable is False:
+                self._unreachable.add(guess)
+        raise SolverError(f"None of {len(features)} observations was found reachable, though one must be.")
 
 
 def unsolved(m: int, k: int, what: str = "") -> SolverError:

@@ -35,17 +35,28 @@ class Run:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Run:
         """The inverse of `to_dict`."""
+        return cls.from_dicts([record])[0]
+
+    @classmethod
+    def from_dicts(cls, records: Sequence[Mapping[str, Any]]) -> list[Run]:
+        """The same for many records at once."""
         with reading("A run's record"):
-            run, weights, told, failed = (record[name] for name in ("run", "weights", "observation", "failed"))
-            if weights is not None:
-                weights = {str(name): float(value) for name, value in weights.items()}
-            return cls(
-                None if run is None else as_integer(run, "run", 0),
-                weights,
-                None if told is None else Observation.from_dict(told),
-                None if failed is None else str(failed),
-                as_info(record.get("info")),
-            )
+            told = [record["observation"] for record in records]
+            observations = iter(Observation.from_dicts([seen for seen in told if seen is not None]))
+            return [
+                cls(
+                    None if record["run"] is None else as_integer(record["run"], "run", 0),
+                    _as_weights(record["weights"]),
+                    None if seen is None else next(observations),
+                    None if record["failed"] is None else str(record["failed"]),
+                    as_info(record.get("info")),
+                )
+                for record, seen in zip(records, told, strict=True)
+            ]
+
+
+def _as_weights(weights: Mapping[str, Any] | None) -> dict[str, float] | None:
+    return None if weights is None else {str(name): float(value) for name, value in weights.items()}
 
 
 def as_info(info: Mapping[str, float] | None) -> dict[str, float]:

@@ -84,16 +84,25 @@ def nearby(box: Box, point: Array, rng: np.random.Generator) -> Array:
 
 
 def same_point(a: Array, b: Array) -> bool:
-    """Whether two points agree to a millionth in every weight."""
-    return bool((np.abs(a - b) <= SAME * np.maximum(np.abs(a), np.abs(b))).all())
+    """Whether two points (k,) agree to a millionth in every weight; or one with any of many, (n, k)."""
+    return bool(same_points(a, b).any())
+
+
+def same_points(points: Array, other: Array) -> NDArray[np.bool_]:
+    """Which of the points (n, k) agree with another one to a millionth in every weight."""
+    near = np.abs(points - other) <= SAME * np.maximum(np.abs(points), np.abs(other))
+    return np.asarray(near.all(axis=-1))
 
 
 def distance(box: Box, a: Array, b: Array) -> float:
-    """The largest difference in any weight, as a part of its range on its scale."""
+    """The largest difference in any weight, as a part of its range on its scale; if b is many points, to the nearest.
+
+    a: (k,). b: (k,) or (n, k).
+    """
     if box.is_simplex:
-        return float(np.abs(a - b).max())
+        return float(np.abs(a - b).max(axis=-1).min(initial=np.inf))
     r = ranges(box)
     width = np.where(r.high > r.low, r.high - r.low, 1.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         logs = np.log(np.maximum(a, r.low) / np.maximum(b, r.low)) / np.log(r.high / r.low)
-    return float(np.abs(np.where(r.log, logs, (a - b) / width)).max())
+    return float(np.abs(np.where(r.log, logs, (a - b) / width)).max(axis=-1).min(initial=np.inf))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -16,13 +18,14 @@ from tuneloss.core.checks import Array, as_integer, reading
 from tuneloss.core.cost import Epsilon, check_epsilon, cost_matrix, epsilon_value
 from tuneloss.core.forms import Objective
 from tuneloss.core.journal import Journal
-from tuneloss.core.learn import LearnedLoss, check_all_or_none, check_objective, check_observations, learn_loss
+from tuneloss.core.learn import LearnedLoss, Learner, check_all_or_none, check_objective, check_observations
 from tuneloss.core.observation import Observation
 from tuneloss.core.progress import progress_bar
-from tuneloss.core.runs import Run, as_info, best_run, check_told
+from tuneloss.core.runs import Run, as_info, check_told
 from tuneloss.core.sample import center, distance, nearby, same_point, sample_box
+from tuneloss.core.told import Told
 from tuneloss.core.turns import next_form
-from tuneloss.errors import InvalidInput, NotFinite, RunFailed, SolverError
+from tuneloss.errors import InvalidInput, JournalError, NotFinite, RunFailed, SolverError
 
 Weights = Mapping[str, float] | ArrayLike
 Fallback = Literal["nearby", "random", "repeat"]
@@ -42,7 +45,7 @@ class LossTuner:
     observations disagree. (With "repeat" they may be equal.)
 
     All random numbers come from `seed` and the number of points told and asked, so a resumed tuner goes on as it
-    would have.
+    would have. One tuner may be shared by threads.
 
     objective: of `learn_loss`; "both" takes the form that led to the best run so far, and the other every third time.
     start: weights to try first: one point by name, or a list of points.
@@ -78,30 +81,34 @@ class LossTuner:
         self.seed = as_integer(seed, "seed", 0)
         with reading("`start`"):
             self._start = [box.as_array(p) for p in ([start] if isinstance(start, Mapping) else start)]
-        self._history: list[Run] = []
+        self._lock = threading.RLock()
+        self._told = Told(box)
         self._pending: list[Array] = []
-        self._ruled_out: set[int] = set()  # observations that no weights select: told ones are only added to
+        self._learner = Learner(box)
         self._leaders: dict[int, Objective] = {}  # of `leading_form`
         self.learned: LearnedLoss | None = None
         self._journal: Journal | None = None
         if journal is not None:
             self._journal = Journal(journal, {"box": box.state_dict()})
-            self._history = [Run.from_dict(record) for record in self._journal.records]
+            self._take_in_journal(self._journal)
 
     @property
     def history(self) -> list[Run]:
         """All that was told, in order."""
-        return list(self._history)
+        with self._synchronized() as told:
+            return list(told.runs)
 
     @property
     def best(self) -> Run | None:
         """The best run told so far, by metric or error; None before the first that did not fail."""
-        return best_run(self._history)
+        with self._synchronized() as told:
+            return told.best
 
     @property
     def n_runs(self) -> int:
         """How many runs were told, failed ones included."""
-        return 1 + max((run.run for run in self._history if run.run is not None), default=-1)
+        with self._synchronized() as told:
+            return told.n_runs
 
     @overload
     def ask(self) -> dict[str, float]: ...
@@ -109,15 +116,22 @@ class LossTuner:
     def ask(self, n: int) -> list[dict[str, float]]: ...
     def ask(self, n: int | None = None) -> dict[str, float] | list[dict[str, float]]:
         """The weights to train with next; `ask(n)` gives n different ones, for n workers."""
-        if n is not None:
-            return [self.ask() for _ in range(as_integer(n, "n", 1))]
-        point = self._propose()
-        self._pending.append(point)
-        return self.box.as_dict(point)
+        with self._synchronized() as told:
+            if n is not None:
+                return [self.ask() for _ in range(as_integer(n, "n", 1))]
+            point = self._propose(told)
+            self._pending.append(point)
+            return self.box.as_dict(point)
 
     def reserve(self, weights: Weights) -> None:
         """Count weights as asked for and not told yet, such as those that another process trains with."""
-        self._pending.append(self.box.as_array(weights))
+        with self._lock:
+            self._pending.append(self.box.as_array(weights))
+
+    def release(self, weights: Weights) -> None:
+        """The inverse of `reserve`: nobody trains with these weights any more, and they may be proposed again."""
+        with self._lock:
+            self._pending = _without(self._pending, self.box.as_array(weights))
 
     def tell(
         self,
@@ -135,21 +149,26 @@ class LossTuner:
         """
         check_told(observation, failed)
         noted = as_info(info)
-        if observation is not None:
-            self._check([observation])
-        if weights is None:
-            if observation is None:
-                raise InvalidInput("A failed run needs its weights; found None. Tell it as tell(weights, failed=...).")
-            self._record(Run(None, None, observation, info=noted))
-            return
-        try:
-            point = self.box.as_array(weights)
-        except InvalidInput as reason:
-            hint = "For a model that was trained with other weights, use `tell(None, observation)`."
-            raise InvalidInput(f"{reason} {hint}") from None
-        number = self._number(point)
-        self._record(Run(number, self.box.as_dict(point), observation, failed, noted))
-        self._pending = _without(self._pending, point)
+        with self._synchronized() as told:
+            if observation is not None:
+                self._check([observation])
+            if weights is None:
+                if observation is None:
+                    raise InvalidInput(
+                        "A failed run needs its weights; found None. Tell it as tell(weights, failed=...)."
+                    )
+                self._record(Run(None, None, observation, info=noted))
+                return
+            try:
+                point = self.box.as_array(weights)
+            except InvalidInput as reason:
+                hint = "For a model that was trained with other weights, use `tell(None, observation)`."
+                raise InvalidInput(f"{reason} {hint}") from None
+            asked = any(same_point(point, other) for other in self._pending)
+            number = None if asked else told.number_of(point)  # of weights told before: another model of that run
+            number = told.n_runs if number is None else number
+            self._record(Run(number, self.box.as_dict(point), observation, failed, noted))
+            self._pending = _without(self._pending, point)
 
     def run(
         self,
@@ -172,7 +191,7 @@ class LossTuner:
                 try:
                     self._train_once(train, weights)
                 finally:  # an interrupted run was not told: it will be proposed again
-                    self._pending = _without(self._pending, self.box.as_array(weights))
+                    self.release(weights)
                 best = self.best
                 seen = best.observation if best else None
                 advance(self.n_runs, f"best error {seen.error:.4g}" if seen else "no run yet that did not fail")
@@ -194,23 +213,25 @@ class LossTuner:
                 f"`train` must return an Observation, or a list of them; found {type(result).__name__}. To say that a "
                 "run failed, raise tuneloss.errors.RunFailed."
             )
-        self._check(found)  # all of them, before the first is told
-        for observation in found:
-            self.tell(weights, observation)
+        with self._lock:
+            self._check(found)  # all of them, before the first is told
+            for observation in found:
+                self.tell(weights, observation)
 
     def state_dict(self) -> dict[str, Any]:
-        """The tuner as JSON, but for its journal."""
-        return {
-            "version": 1,
-            "box": self.box.state_dict(),
-            "seed": self.seed,
-            "objective": self.objective,
-            "epsilon": "inf" if self.epsilon == math.inf else self.epsilon,
-            "fallback": self.fallback,
-            "start": [point.tolist() for point in self._start],
-            "history": [run.to_dict() for run in self._history],
-            "pending": [point.tolist() for point in self._pending],
-        }
+        """The tuner as JSON, except for its journal."""
+        with self._synchronized() as told:
+            return {
+                "version": 1,
+                "box": self.box.state_dict(),
+                "seed": self.seed,
+                "objective": self.objective,
+                "epsilon": "inf" if self.epsilon == math.inf else self.epsilon,
+                "fallback": self.fallback,
+                "start": [point.tolist() for point in self._start],
+                "history": [run.to_dict() for run in told.runs],
+                "pending": [point.tolist() for point in self._pending],
+            }
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> LossTuner:
@@ -226,13 +247,39 @@ class LossTuner:
                 start=state["start"],
                 fallback=state["fallback"],
             )
-            tuner._history = [Run.from_dict(record) for record in state["history"]]
+            tuner._told.extend(Run.from_dicts(state["history"]))
             tuner._pending = [tuner.box.as_array(point) for point in state["pending"]]
         return tuner
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.RLock())
+
+    @contextmanager
+    def _synchronized(self) -> Iterator[Told]:
+        """Alone with all that was told, after what an interrupt may have cut short was finished."""
+        with self._lock:
+            if self._journal is not None and len(self._journal.records) != len(self._told.runs):
+                self._take_in_journal(self._journal)
+            self._told.catch_up()
+            yield self._told
+
+    def _take_in_journal(self, journal: Journal) -> None:
+        """Take in the journal's records that are not yet."""
+        try:
+            runs = Run.from_dicts(journal.records[len(self._told.runs) :])
+            self._check([run.observation for run in runs if run.observation is not None])
+            self._told.extend(runs)
+        except InvalidInput as reason:
+            raise JournalError(f"The records of the journal {journal.path} must be of its box: {reason}") from None
+
     def _check(self, observations: Sequence[Observation]) -> None:
         """Raise unless the next `ask` can learn from these observations beside those told before."""
-        known = [run.observation for run in self._history if run.observation is not None][:1]
+        if not observations:
+            return
+        known = self._told.observations[:1]
         check_observations([*known, *observations], self.box)
         check_all_or_none([*known, *observations], "gram")
         counts = np.ones(len(observations))
@@ -242,66 +289,44 @@ class LossTuner:
     def _record(self, run: Run) -> None:
         if self._journal is not None:
             self._journal.append(run.to_dict())
-        self._history.append(run)
+        self._told.extend([run])
 
-    def _number(self, point: Array) -> int:
-        """The number of the run with these weights: a new one if they were asked for and are told for the first time,
-        else that of the last run with them."""
-        asked = any(same_point(point, other) for other in self._pending)
-        for run in reversed([] if asked else self._history):
-            if run.weights is not None and run.run is not None and same_point(point, self.box.as_array(run.weights)):
-                return run.run
-        return self.n_runs
-
-    def _propose(self) -> Array:
-        tried = self._points(failed=False) + self._pending
+    def _propose(self, told: Told) -> Array:
+        tried = np.vstack([told.tried, *self._pending])
         for point in self._start:
-            if not any(same_point(point, other) for other in tried):
+            if not same_point(tried, point):
                 return point
-        rng = np.random.default_rng([self.seed, len(self._history), len(self._pending)])
-        observations = [run.observation for run in self._history if run.observation is not None]
-        if not observations:
+        rng = np.random.default_rng([self.seed, len(told.runs), len(self._pending)])
+        if not told.observations:
             point, fallback = center(self.box), "random"
         else:
-            point, fallback = self._learn(observations, rng), self.fallback
-        return point if fallback == "repeat" else self._new(point, tried, fallback, rng)
+            point, fallback = self._learn(told, rng), self.fallback
+        return point if fallback == "repeat" else self._new(point, tried, told.failed, fallback, rng)
 
-    def _learn(self, observations: list[Observation], rng: np.random.Generator) -> Array:
-        spread = rng.standard_exponential(len(observations)) if self._pending else None
+    def _learn(self, told: Told, rng: np.random.Generator) -> Array:
+        spread = rng.standard_exponential(len(told.observations)) if self._pending else None
         objective = self.objective
         if objective == "both":
-            asked = self.n_runs + len(self._pending)
-            objective = next_form(self._history, asked, self.box, self.epsilon, self._leaders)
+            asked = told.n_runs + len(self._pending)
+            objective = next_form(told.runs, asked, self.box, self.epsilon, self._leaders)
         try:
-            self.learned = learn_loss(
-                observations,
-                self.box,
-                objective=objective,
-                epsilon=self.epsilon,
-                sample_weight=spread,
-                ruled_out=self._ruled_out,
+            self.learned = self._learner.learn(
+                told.observations, objective=objective, epsilon=self.epsilon, sample_weight=spread
             )
         except SolverError as reason:
             warnings.warn(f"The next weights are near the best so far, since {reason}", RuntimeWarning, stacklevel=4)
-            best = self.best
+            best = told.best
             return center(self.box) if best is None or best.weights is None else self.box.as_array(best.weights)
         return self.learned.weights
 
-    def _new(self, point: Array, tried: list[Array], fallback: str, rng: np.random.Generator) -> Array:
+    def _new(self, point: Array, tried: Array, failed: Array, fallback: str, rng: np.random.Generator) -> Array:
         """The point, or by the fallback one that was not tried and is not near a failed one."""
-        failed = self._points(failed=True)
         candidate = point
         for _ in range(TRIES):
-            repeats = any(same_point(candidate, other) for other in tried)
-            if not repeats and all(distance(self.box, candidate, other) > FAILED_RADIUS for other in failed):
+            if not same_point(tried, candidate) and distance(self.box, candidate, failed) > FAILED_RADIUS:
                 return candidate
             candidate = nearby(self.box, point, rng) if fallback == "nearby" else sample_box(self.box, rng)
         return candidate  # the box is a point, or full of failures
-
-    def _points(self, *, failed: bool) -> list[Array]:
-        """The weights of all runs told, or only of those that failed."""
-        runs = [run for run in self._history if run.failed is not None or not failed]
-        return [self.box.as_array(run.weights) for run in runs if run.weights is not None]
 
 
 def _without(points: list[Array], point: Array) -> list[Array]:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tuneloss.core.checks import Array
 from tuneloss.core.observation import Observation
 
 FORGOTTEN = 1e-3  # an observation that decay lets count less than this does not count
+
+
+def span(window: int | None, decay: float | None) -> int | None:
+    """How many of the last observations count in the cost at all; None for all of them.
+
+    >>> span(None, 0.5), span(3, 0.5), span(None, None)
+    (10, 3, None)
+    """
+    ends = [] if window is None else [window]
+    if decay is not None and decay < 1:
+        ends.append(1 + int(math.log(FORGOTTEN) / math.log(decay) + 1e-9))
+    return min(ends, default=None)
 
 
 def recent(m: int, window: int | None, decay: float | None) -> Array:
@@ -18,13 +32,9 @@ def recent(m: int, window: int | None, decay: float | None) -> Array:
     """
     age = np.arange(m - 1, -1, -1)
     counts = np.ones(m) if decay is None else decay ** age.astype(float)
-    return np.where((counts >= FORGOTTEN) & (age < (window or m)), counts, 0.0)
+    return np.where(age < (span(window, decay) or m), counts, 0.0)
 
 
-def without_old_grams(observations: list[Observation], window: int | None, decay: float | None) -> list[Observation]:
-    """Those that will not count again keep their values, for the argmin constraints, and lose their gram."""
-    counts = recent(len(observations) + 1, window, decay)[:-1]
-    return [
-        o if count > 0 or o.gram is None else Observation(o.error, o.features, metric=o.metric, names=o.names)
-        for o, count in zip(observations, counts, strict=True)
-    ]
+def without_gram(observation: Observation) -> Observation:
+    """What the argmin constraints need of an observation that does not count in the cost any more."""
+    return Observation(observation.error, observation.features, metric=observation.metric, names=observation.names)

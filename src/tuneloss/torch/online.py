@@ -6,9 +6,10 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,12 +20,12 @@ from torch.optim import Optimizer
 from tuneloss.core.checks import Array, as_integer, reading
 from tuneloss.core.cost import Epsilon, check_epsilon
 from tuneloss.core.forms import Objective
-from tuneloss.core.learn import LearnedLoss, check_objective, learn_loss
+from tuneloss.core.learn import LearnedLoss, Learner, check_objective
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput, SolverError
 from tuneloss.torch.batches import Count, check_count, check_loader
 from tuneloss.torch.history import Record, frame
-from tuneloss.torch.locality import recent, without_old_grams
+from tuneloss.torch.locality import recent, span, without_gram
 from tuneloss.torch.loss import LinearLoss
 from tuneloss.torch.observe import observe
 from tuneloss.torch.passes import Error
@@ -139,8 +140,9 @@ class OnlineTuner:
         self._calls, self._tuning, self._warned_of = 0, False, -1
         self._unit = 0.0  # average of 1 / scale, how much error a unit of loss is; 0 before the first
         self._observations: list[Observation] = []
-        self._ruled_out: set[int] = set()  # of these, what no weights select: they are only added to
+        self._learner = Learner(loss.box)
         self._history: list[Record] = []
+        self._best_index = -1
         self._best_model: dict[str, Any] = {}
         if optimizer is not None:
             _warn_of_weight_decay(optimizer, loss)
@@ -157,7 +159,7 @@ class OnlineTuner:
     @property
     def best(self) -> Record | None:
         """The record of the model of least error, or metric; None before the first step."""
-        return self._history[self._best()] if self._history else None
+        return self._history[self._best_index] if self._history else None
 
     def step(self) -> LearnedLoss | None:
         """Observe the model, learn the weights and set them; returns what was learned, None if nothing was.
@@ -183,18 +185,19 @@ class OnlineTuner:
                 seed=self.seed + self._calls,
                 **self.options,
             )
-            observations = [*self._observations, seen]
             rises = bool(self._history) and seen.score > self._observations[-1].score
             tuning = self._tuning or self.start == "now" or rises
-            learned, note = self._learn(observations) if tuning else (None, f"observed only: start={self.start!r}")
+            learned, note = self._learn(seen) if tuning else (None, f"observed only: start={self.start!r}")
         self._calls += 1
         self._tuning, self.learned = tuning, learned or self.learned
         record = Record.of(self._calls, seen, self.loss.as_dict(), learned, note)
-        self._observations = without_old_grams(observations, self.window, self.decay)
+        self._observations.append(seen)
+        self._forget_gram()
         self._history.append(record)
+        self._best_index = _better(self._history, self._best_index, len(self._history) - 1)
         if learned is not None:
             self.loss.set_weights(self._damped(learned))
-        if self.keep_best and self._best() == len(self._history) - 1:
+        if self.keep_best and self._best_index == len(self._history) - 1:
             self._best_model = {name: _copy(value) for name, value in bare(self.model).state_dict().items()}
         record.seconds = time.perf_counter() - began
         self._warn_if_it_hurts()
@@ -206,7 +209,7 @@ class OnlineTuner:
             raise InvalidInput(
                 "`restore_best` needs a model that was kept; found none. Call `step` first, with keep_best=True."
             )
-        best = self._history[self._best()]
+        best = self._history[self._best_index]
         bare(self.model).load_state_dict(self._best_model)
         self.loss.set_weights(best.weights)
         return best
@@ -247,28 +250,35 @@ class OnlineTuner:
             loss = state["loss"]
         self.loss.load_state_dict(loss)
         self._observations, self._history, self._best_model = observations, history, best_model
-        self._ruled_out = set()
+        self._best_index = reduce(partial(_better, history), range(len(history)), -1)
         self._calls, self._tuning, self._warned_of, self._unit = counters
         self.learned = None
 
-    def _learn(self, observations: list[Observation]) -> tuple[LearnedLoss | None, str]:
-        counts = recent(len(observations), self.window, self.decay)
-        first = int(np.argmax(counts > 0)) if self.constraints == "window" else 0
+    def _learn(self, seen: Observation) -> tuple[LearnedLoss | None, str]:
+        """What all observations so far, this one included, say; those that neither count nor constrain left out."""
+        m = len(self._observations) + 1
+        used = min(m, span(self.window, self.decay) or m) if self.constraints != "all" else m
+        first = m - used
         try:
-            learned = learn_loss(
-                observations[first:],
-                self.loss.box,
+            learned = self._learner.learn(
+                [*self._observations[first:], seen],
                 objective=self.objective,
                 epsilon=self.epsilon,
-                sample_weight=counts[first:],
+                sample_weight=recent(used, self.window, self.decay),
                 offset=self.offset,
                 constrained=self.constraints != "none",
-                ruled_out=self._ruled_out if self.constraints == "all" else None,
             )
         except SolverError as reason:
             warnings.warn(f"The weights stay as they are, since {reason}", RuntimeWarning, stacklevel=3)
             return None, str(reason)
         return replace(learned, argmin=learned.argmin + first), learned.note
+
+    def _forget_gram(self) -> None:
+        """Of the observation that the next one pushes out of those that count."""
+        kept = span(self.window, self.decay)
+        if kept is not None and len(self._observations) >= kept:
+            i = len(self._observations) - kept
+            self._observations[i] = without_gram(self._observations[i])
 
     def _damped(self, learned: LearnedLoss) -> Array:
         """The average of old and learned weights, each counted by 1 / scale."""
@@ -278,11 +288,8 @@ class OnlineTuner:
         self._unit = old + new
         return np.asarray((old * np.array(self.loss.numbers()) + new * learned.weights) / self._unit)
 
-    def _best(self) -> int:
-        return min(range(len(self._history)), key=lambda i: (self._history[i].score, self._history[i].error, -i))
-
     def _warn_if_it_hurts(self) -> None:
-        best = self._best()
+        best = self._best_index
         recent = self._history[-self.patience :]
         limit = self._history[best].error * (1 + RISE)
         if (
@@ -299,6 +306,14 @@ class OnlineTuner:
                 RuntimeWarning,
                 stacklevel=3,
             )
+
+
+def _better(history: Sequence[Record], best: int, i: int) -> int:
+    """The better one of two records: of less metric, or error, then less error, then the later one."""
+    if best < 0:
+        return i
+    old, new = ((history[at].score, history[at].error) for at in (best, i))
+    return i if new <= old else best
 
 
 def _copy(value: Any) -> Any:
