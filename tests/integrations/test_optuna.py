@@ -105,6 +105,37 @@ def test_a_study_resumes_with_a_new_sampler(tmp_path, storage):
     np.testing.assert_allclose(asked(study), asked(whole), rtol=1e-9)
 
 
+@pytest.mark.parametrize("fallback", [None, optuna.samplers.RandomSampler(seed=5)])
+def test_a_sampler_that_saw_every_trial_asks_what_a_new_one_asks(fallback):
+    """What it keeps of a study saves time and changes nothing, also where trials end in another order."""
+    kept = TuneLossSampler(BOX, fallback=fallback, seed=3)
+    study = optuna.create_study(sampler=kept)
+    running, proposed = [], []
+    for step in range(24):
+        running.append(study.ask())
+        weights = suggested(running[-1])
+        new = TuneLossSampler(BOX, fallback=fallback, seed=3)
+        fresh = new._propose(study, study.trials[-1])
+        if study.trials[-1].system_attrs[KEY] is not None:
+            np.testing.assert_array_equal(fresh, study.trials[-1].system_attrs[KEY])
+            proposed.append(weights)
+        else:
+            assert fresh is None
+        if step % 3 != 1:  # the one that began before the last ends first, now and then
+            trial = running.pop(0 if step % 2 else -1)
+            seen = train({"logloss": 1.0} | trial.params)
+            trial.set_user_attr(KEY, seen.to_dict())
+            study.tell(trial, seen.error)
+    assert len(proposed) > 5
+
+
+def test_threads_of_one_study_share_a_sampler():
+    study = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))
+    study.optimize(objective, n_trials=20, n_jobs=4)
+    assert len({tuple(point) for point in asked(study)}) == 20
+    assert study.best_value < 1.02 * best_of_a_grid()
+
+
 def make_storage(kind, folder):
     if kind == "sqlite":
         return f"sqlite:///{folder}/study.db"

@@ -74,8 +74,7 @@ class Journal:
 
     def append(self, record: Body) -> None:
         """Add a record; when this returns it is on disk, and if it raises the journal is as before."""
-        n, before = len(self.records), self._content
-        line = _line(n + 1, record)
+        before, line = self._content, _line(len(self.records) + 1, record)
         with self._errors(), self._locked() as file:
             self._check_unchanged(file)
             try:
@@ -85,7 +84,6 @@ class Journal:
                 self._content, self._stamp = before.followed_by(line), _stamp(file)
                 self.records.append(record)
             except BaseException:  # also an interrupt between these lines
-                del self.records[n:]
                 file.truncate(before.size)
                 self._content, self._stamp = before, _stamp(file)
                 raise

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import threading
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from optuna.distributions import BaseDistribution, FloatDistribution
@@ -36,6 +39,35 @@ class Told(NamedTuple):
     learned: bool
 
 
+@dataclass
+class Known:
+    """What is known of a study.
+
+    tuner: told of all trials that have ended. told: the same in short. taken: weights not to be proposed again.
+    n_trials, last: how many trials were told, and when the last of them ended, with its number.
+    """
+
+    tuner: LossTuner
+    told: list[Told] = field(default_factory=list)
+    taken: list[Array] = field(default_factory=list)
+    n_trials: int = 0
+    last: tuple[datetime, int] = (datetime.min, -1)
+
+    def ask(self, in_use: Sequence[Array], n_unknown: int) -> Array:
+        """The next weights, where others are in use, and so many trials are about to ask for theirs."""
+        asked: list[Array] = []
+        try:
+            for point in in_use:
+                self.tuner.reserve(point)
+                asked.append(point)
+            for _ in range(n_unknown + 1):
+                asked.append(self.tuner.box.as_array(self.tuner.ask()))
+            return asked[-1]
+        finally:
+            for point in asked:
+                self.tuner.release(point)
+
+
 class TuneLossSampler(BaseSampler):
     """Samples the weights of a loss by LearnLoss, and all other parameters by another sampler.
 
@@ -46,8 +78,8 @@ class TuneLossSampler(BaseSampler):
 
     Where LearnLoss repeats itself, or three trials with learned weights brought no gain, `fallback` samples the weights
     too, until it finds a better model to learn from. Without one, a point near by is tried in the first case; so it is
-    for a simplex, whose weights no other sampler would keep at a sum of 1. The sampler keeps nothing: it reads the
-    trials of the study, so a study resumes, and workers share it. Trials without an observation, pruned ones and
+    for a simplex, whose weights no other sampler would keep at a sum of 1. All that it knows is in the trials of the
+    study, so a study resumes, and workers and threads share it. Trials without an observation, pruned ones and
     those whose observation cannot be read teach it nothing. Failed ones teach it where not to go: it keeps away from
     their weights (where a fallback may take over, it does not propose just these again). The value of a trial plays no
     part in LearnLoss: the error, or metric, of its observation does.
@@ -79,6 +111,18 @@ class TuneLossSampler(BaseSampler):
         self.seed = _any_seed() if seed is None else as_integer(seed, "seed", 0)
         self._replaces = fallback is not None and not box.is_simplex
         self._others = TPESampler(seed=seed) if fallback is None else fallback
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lock = threading.RLock()  # threads that optimize one study ask one after another
+        self._studies: WeakKeyDictionary[Study, Known] = WeakKeyDictionary()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_studies")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         self._raise_error_if_multi_objective(study)
@@ -118,6 +162,7 @@ class TuneLossSampler(BaseSampler):
     def reseed_rng(self) -> None:
         self._others.reseed_rng()
         self.seed = _any_seed()
+        self._forget()
 
     def _weight(self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution) -> float | None:
         """The weight of this name, or the nearest in the range that was asked for; None if another is to sample it."""
@@ -133,62 +178,66 @@ class TuneLossSampler(BaseSampler):
 
         They are kept in a system attribute of the trial, where other workers see that it has taken them.
         """
-        kept = study._storage.get_trial(trial._trial_id).system_attrs
-        if KEY not in kept:
-            point = self._propose(study, trial)
-            study._storage.set_trial_system_attr(trial._trial_id, KEY, None if point is None else point.tolist())
-            return point
-        return None if kept[KEY] is None else np.array(kept[KEY])
+        with self._lock:
+            kept = study._storage.get_trial(trial._trial_id).system_attrs
+            if KEY not in kept:
+                point = self._propose(study, trial)
+                study._storage.set_trial_system_attr(trial._trial_id, KEY, None if point is None else point.tolist())
+                return point
+            return None if kept[KEY] is None else np.array(kept[KEY])
 
     def _propose(self, study: Study, trial: FrozenTrial) -> Array | None:
-        tuner = LossTuner(self.box, seed=self.seed, fallback="repeat" if self._replaces else "nearby")
-        taken, told = self._tell_all(tuner, study, trial)
-        if self._replaces and idle_trials(told) >= PATIENCE:
+        trials = [other for other in study.get_trials(deepcopy=False) if other.number != trial.number]
+        known = self._known_of(study, trials)
+        if self._replaces and idle_trials(known.told) >= PATIENCE:
             return None
-        point = self.box.as_array(tuner.ask())
-        if not any(same_point(point, other) for other in taken):
+        running = [other for other in trials if other.state == TrialState.RUNNING]
+        in_use = [point for other in running if (point := self._weights(other)) is not None]
+        point = known.ask(in_use, n_unknown=sum(_is_about_to_ask(other, trial) for other in running))
+        if not any(same_point(point, other) for other in (*known.taken, *in_use)):
             return point
         rng = np.random.default_rng([self.seed, trial.number])
         return None if self._replaces else nearby(self.box, point, rng)
 
-    def _tell_all(self, tuner: LossTuner, study: Study, trial: FrozenTrial) -> tuple[list[Array], list[Told]]:
-        """Tell the tuner of all other trials; returns weights that are not to be proposed again, and what was told."""
-        taken: list[Array] = []
-        scores: list[Told] = []
-        unknown = 0
-        for other in study.get_trials(deepcopy=False):
-            if other.number == trial.number:
-                continue
-            point = self._weights(other)
-            unknown += (
-                other.state == TrialState.RUNNING and KEY not in other.system_attrs and other.number < trial.number
-            )
-            weights = None if point is None else self.box.as_dict(point)
-            told = other.state == TrialState.COMPLETE and self._tell(tuner, weights, other)
-            if told and other.datetime_start and other.datetime_complete and (seen := tuner.history[-1].observation):
-                learned = other.system_attrs.get(KEY) is not None
-                scores.append(Told(other.datetime_start, other.datetime_complete, seen.score, learned))
-            if point is not None and weights is not None:
-                if other.state == TrialState.FAIL:
-                    tuner.tell(weights, failed="the trial failed")
-                elif other.state == TrialState.RUNNING:
-                    tuner.reserve(weights)
-                if self._replaces or not told:
-                    taken.append(point)
-        for _ in range(unknown):
-            tuner.ask()  # what a trial will ask that began just before this one
-        return taken, scores
+    def _known_of(self, study: Study, trials: Sequence[FrozenTrial]) -> Known:
+        """What is known of the study, after all trials that have ended were told, in the order in which they did."""
+        known = self._studies.get(study)
+        ended = {
+            (other.datetime_complete, other.number): other
+            for other in trials
+            if other.state.is_finished() and other.datetime_complete is not None
+        }
+        new = sorted(when for when in ended if known is None or when > known.last)
+        if known is None or known.n_trials + len(new) != len(ended):  # another process told of an earlier end
+            tuner = LossTuner(self.box, seed=self.seed, fallback="repeat" if self._replaces else "nearby")
+            known, new = Known(tuner), sorted(ended)
+        for when in new:
+            self._tell(known, ended[when])
+            known.last = when
+            known.n_trials += 1
+        self._studies[study] = known
+        return known
 
-    def _tell(self, tuner: LossTuner, weights: dict[str, float] | None, trial: FrozenTrial) -> bool:
-        """Tell the observation of a trial; False if it has none that can be used."""
-        if KEY not in trial.user_attrs:
-            return False
-        try:
-            tuner.tell(weights, Observation.from_dict(trial.user_attrs[KEY]))
-        except InvalidInput as reason:
-            warnings.warn(f"Trial {trial.number} is left out, since {reason}", RuntimeWarning, stacklevel=2)
-            return False
-        return True
+    def _tell(self, known: Known, trial: FrozenTrial) -> None:
+        """Tell a trial that has ended: an observation, if it is complete and has one, or that it failed."""
+        point = self._weights(trial)
+        weights = None if point is None else self.box.as_dict(point)
+        observation = None
+        if trial.state == TrialState.COMPLETE and KEY in trial.user_attrs:
+            try:
+                observation = Observation.from_dict(trial.user_attrs[KEY])
+                known.tuner.tell(weights, observation)
+            except InvalidInput as reason:
+                observation = None
+                warnings.warn(f"Trial {trial.number} is left out, since {reason}", RuntimeWarning, stacklevel=2)
+        if observation is not None and trial.datetime_start and trial.datetime_complete:
+            learned = trial.system_attrs.get(KEY) is not None
+            known.told.append(Told(trial.datetime_start, trial.datetime_complete, observation.score, learned))
+        if point is not None and weights is not None:
+            if trial.state == TrialState.FAIL:
+                known.tuner.tell(weights, failed="the trial failed")
+            if self._replaces or observation is None:
+                known.taken.append(point)
 
     def _weights(self, trial: FrozenTrial) -> Array | None:
         """The weights (k,) that a trial trains with; None if they are not known, or not in the box."""
@@ -216,6 +265,11 @@ def idle_trials(told: Sequence[Told]) -> int:
         elif one.learned and one.began >= known:
             idle += 1
     return idle
+
+
+def _is_about_to_ask(other: FrozenTrial, trial: FrozenTrial) -> bool:
+    """Whether another trial, which began before this one, is without its weights yet."""
+    return KEY not in other.system_attrs and other.number < trial.number
 
 
 def _any_seed() -> int:
