@@ -11,7 +11,7 @@ from tuneloss.core.learn import LearnedLoss
 from tuneloss.core.observation import Observation
 
 
-@dataclass
+@dataclass(slots=True)
 class Record:
     """One step of an online tuner.
 
@@ -58,6 +58,10 @@ class Record:
     def score(self) -> float:
         """What decides which of two models is better: the metric, or the error."""
         return self.error if self.metric is None else self.metric
+
+    def observation(self) -> Observation:
+        """What was observed, without the gram."""
+        return Observation(self.error, self.features, metric=self.metric)
 
     def to_dict(self) -> dict[str, Any]:
         """The record as JSON."""

@@ -139,7 +139,7 @@ class OnlineTuner:
         self.learned: LearnedLoss | None = None
         self._calls, self._tuning, self._warned_of = 0, False, -1
         self._unit = 0.0  # average of 1 / scale, how much error a unit of loss is; 0 before the first
-        self._observations: list[Observation] = []
+        self._observations: list[Observation] = []  # the last of them, or all where all constrain
         self._learner = Learner(loss.box)
         self._history: list[Record] = []
         self._best_index = -1
@@ -192,7 +192,7 @@ class OnlineTuner:
         self._tuning, self.learned = tuning, learned or self.learned
         record = Record.of(self._calls, seen, self.loss.as_dict(), learned, note)
         self._observations.append(seen)
-        self._forget_gram()
+        self._forget()
         self._history.append(record)
         self._best_index = _better(self._history, self._best_index, len(self._history) - 1)
         if learned is not None:
@@ -255,16 +255,15 @@ class OnlineTuner:
         self.learned = None
 
     def _learn(self, seen: Observation) -> tuple[LearnedLoss | None, str]:
-        """What all observations so far, this one included, say; those that neither count nor constrain left out."""
-        m = len(self._observations) + 1
-        used = min(m, span(self.window, self.decay) or m) if self.constraints != "all" else m
-        first = m - used
+        """What the observations that count, or constrain, and this one say."""
+        used = [*self._observations, seen]
+        first = len(self._history) + 1 - len(used)
         try:
             learned = self._learner.learn(
-                [*self._observations[first:], seen],
+                used,
                 objective=self.objective,
                 epsilon=self.epsilon,
-                sample_weight=recent(used, self.window, self.decay),
+                sample_weight=recent(len(used), self.window, self.decay),
                 offset=self.offset,
                 constrained=self.constraints != "none",
             )
@@ -273,12 +272,16 @@ class OnlineTuner:
             return None, str(reason)
         return replace(learned, argmin=learned.argmin + first), learned.note
 
-    def _forget_gram(self) -> None:
-        """Of the observation that the next one pushes out of those that count."""
+    def _forget(self) -> None:
+        """Forget the observation that the next one pushes out of those that count; if all constrain, its gram only."""
         kept = span(self.window, self.decay)
-        if kept is not None and len(self._observations) >= kept:
-            i = len(self._observations) - kept
+        if kept is None or len(self._observations) < kept:
+            return
+        i = len(self._observations) - kept
+        if self.constraints == "all":
             self._observations[i] = without_gram(self._observations[i])
+        else:
+            del self._observations[: i + 1]
 
     def _damped(self, learned: LearnedLoss) -> Array:
         """The average of old and learned weights, each counted by 1 / scale."""

@@ -19,12 +19,14 @@ def write_journal(
 ) -> Path:
     """Each step as a run, with its gram where that is still held; and where the knots of learned regularizers are.
 
-    path: a file that is not there yet.
+    path: a file that is not there yet. observations: of the last steps; those before have their record's numbers only.
     """
     if Path(path).exists():
         raise JournalError(f"The journal of an online run must be a new file; found {path}. Name another one.")
     knots = {name: positions.tolist() for name, (positions, _) in loss.regularizers().items()}
     journal = Journal(path, {"box": loss.box.state_dict(), "title": "One run, tuned as it trained", "knots": knots})
-    for i, (record, seen) in enumerate(zip(history, observations, strict=True)):
+    first = len(history) - len(observations)
+    for i, record in enumerate(history):
+        seen = observations[i - first] if i >= first else record.observation()
         journal.append(Run(i, record.weights, seen).to_dict())
     return journal.path
