@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from tests.torch.reference import log_loss
 from tuneloss.errors import InvalidInput
-from tuneloss.torch import by_layer
+from tuneloss.torch import LinearLoss, OnlineTuner, by_layer, observe
 from tuneloss.torch.select import in_groups, matches, trainable
 
 
@@ -35,6 +36,35 @@ def test_a_model_without_trained_parameters_is_refused():
         trainable(nn.Linear(2, 2).requires_grad_(False))
     with pytest.raises(InvalidInput, match="must have parameters that are trained"):
         trainable(nn.ReLU())
+
+
+class Complex(nn.Module):
+    """A real output of a complex matrix."""
+
+    def __init__(self):
+        super().__init__()
+        self.mix, self.last = nn.Parameter(torch.randn(4, 4, dtype=torch.cfloat)), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.last((x.to(self.mix.dtype) @ self.mix).abs())
+
+
+def test_complex_parameters_are_refused_unless_they_are_frozen():
+    net = Complex()
+    with pytest.raises(InvalidInput, match=r"must be real; found complex ones: \['mix'\]. Keep real and imaginary"):
+        trainable(net)
+    net.mix.requires_grad_(False)
+    assert list(trainable(net)) == ["last.weight", "last.bias"]
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex")
+@pytest.mark.parametrize("door", [observe, OnlineTuner])
+def test_a_complex_model_is_refused_at_every_door(door):
+    """Without a penalty too: the gram would have only the real parts."""
+    data = [(torch.randn(5, 4), torch.randint(3, (5,)))]
+    loss = LinearLoss({"fit": log_loss}, {"fit": 1.0})
+    with pytest.raises(InvalidInput, match=r"must be real; found complex ones: \['mix'\]"):
+        door(Complex(), loss, log_loss, data, data)
 
 
 def test_what_is_selected_if_nothing_is_said_is_what_weight_decay_is_of():

@@ -22,6 +22,11 @@ def trainable(model: nn.Module) -> dict[str, Tensor]:
             "The model must have parameters that are trained (requires_grad); found none. Unfreeze some, or give "
             "the model that the optimizer trains."
         )
+    if complex_names := [name for name, p in found.items() if p.is_complex()]:
+        raise InvalidInput(
+            f"Parameters that are trained must be real; found complex ones: {complex_names}. Keep real and imaginary "
+            "parts as two real parameters and join them with torch.complex in the forward, or freeze them."
+        )
     return found
 
 
