@@ -28,6 +28,7 @@ from torch.nn.parallel import DistributedDataParallel
 from tuneloss import Observation
 from tuneloss.torch import L1, L2, ConvexPiecewiseLinear, LinearLoss, UniformLabels, observe
 from tuneloss.torch.distributed import group_of, in_step, sum_over
+from tuneloss.torch.penalties import OneWeightAGroup
 from tuneloss.torch.shards import gradient_divisors, is_sharded, local, reshard, sharded_gradient
 from tuneloss.torch.terms import cross_entropy
 from tuneloss.torch.wrappers import bare, clean_name
@@ -361,6 +362,44 @@ def ddp_around_a_part(rank: int) -> None:
     look(net, data_of(rank))
 
 
+class Norm(OneWeightAGroup):
+    """Its value on a shard says nothing of its value on the whole."""
+
+    def value(self, x: Tensor) -> Tensor:
+        return x.norm()
+
+
+class Entrywise(OneWeightAGroup):
+    """A sum over shards is a sum over entries."""
+
+    entrywise = True
+
+    def value(self, x: Tensor) -> Tensor:
+        return x.pow(4).sum()
+
+
+def with_own_penalty(penalty: OneWeightAGroup) -> LinearLoss:
+    return LinearLoss({"logloss": cross_entropy, "own": penalty}, {"logloss": 1.0, "own": (0.1, 1)}).double()
+
+
+def ddp_with_own_penalty(rank: int) -> Observation:
+    return observe(
+        DistributedDataParallel(make_net()), with_own_penalty(Norm()), cross_entropy, *data_of(rank), metric=wrong_rate
+    )
+
+
+def fsdp_with_own_entrywise_penalty(rank: int) -> Observation:
+    return observe(sharded(), with_own_penalty(Entrywise()), cross_entropy, *data_of(rank), metric=wrong_rate)
+
+
+def fsdp_with_own_penalty(rank: int) -> None:
+    observe(sharded(), with_own_penalty(Norm()), cross_entropy, *data_of(rank))
+
+
+def fsdp_trains_with_own_penalty(rank: int) -> None:
+    with_own_penalty(Norm())(sharded(), data_of(rank)[0][0])
+
+
 SCENES = [
     ddp, ddp_of_chosen_parameters, ddp_of_some_batches, ddp_with_unequal_counts, ddp_with_other_buffers_here,
     ddp_goes_on, ddp_where_one_reads_all, fsdp_of_unequal_parts,
@@ -370,6 +409,7 @@ SCENES = [
     fsdp_with_fewer_batches_here, fsdp_with_fewer_validation_batches_here, fsdp_with_no_batches_here,
     fsdp_with_a_broken_loader_here, fsdp_of_a_part, fsdp_without_synchronization, hybrid_shards, tensor_parallel,
     ddp_around_a_part, fsdp_trains_with_penalties, fsdp_with_nan_here, ddp_with_nan_here, ddp_with_no_batches_here,
+    ddp_with_own_penalty, fsdp_with_own_entrywise_penalty, fsdp_with_own_penalty, fsdp_trains_with_own_penalty,
 ]  # fmt: skip
 
 
@@ -494,6 +534,18 @@ def test_the_gram_of_chosen_parameters_is_that_of_one_process(seen: dict[str, li
         assert_same(found, alone(params="block.*"))
 
 
+@pytest.mark.parametrize(
+    ("scene", "penalty"), [("ddp_with_own_penalty", Norm()), ("fsdp_with_own_entrywise_penalty", Entrywise())]
+)
+def test_a_penalty_of_ones_own_is_that_of_one_process(
+    seen: dict[str, list[Any]], scene: str, penalty: OneWeightAGroup
+) -> None:
+    train, validation = ([batch for rank in RANKS for batch in data_of(rank)[i]] for i in (0, 1))
+    right = observe(make_net(), with_own_penalty(penalty), cross_entropy, train, validation, metric=wrong_rate)
+    for found in seen[scene]:
+        assert_same(found, right)
+
+
 def test_under_fsdp_a_number_of_batches_is_that_of_each_process(seen: dict[str, list[Any]]) -> None:
     """The first batch of both, for the terms and the error's gradient; all batches, for the error."""
     pairs = [data_of(rank) for rank in RANKS]
@@ -597,6 +649,11 @@ def test_batches_in_step_are_the_batches(seen: dict[str, list[Any]]) -> None:
         ("fsdp_with_nan_here", ["NotFinite: Values must be finite; 'logloss' is nan"] * 2),
         ("ddp_with_nan_here", ["NotFinite: Values must be finite; 'logloss' is nan"] * 2),
         ("ddp_with_no_batches_here", ["at least one batch; found none", "1 of 2 failed"]),
+        (
+            "fsdp_with_own_penalty",
+            ["under FSDP2 'own' would see shards of them. If it is a sum over single entries"] * 2,
+        ),
+        ("fsdp_trains_with_own_penalty", ["under FSDP2 'Norm' would see shards of them"] * 2),
         ("ddp_around_a_part", ["DistributedDataParallel must be around the whole model"] * 2),
     ],
 )

@@ -18,6 +18,7 @@ from tuneloss import Observation
 from tuneloss.errors import InvalidInput, NotFinite
 from tuneloss.torch import L1, L2, Augmented, ConvexPiecewiseLinear, Dropout, LinearLoss, UniformLabels, observe
 from tuneloss.torch.batches import saved_bytes
+from tuneloss.torch.penalties import OneWeightAGroup, Penalty
 
 MODULE = sys.modules["tuneloss.torch.passes"]
 
@@ -155,6 +156,96 @@ def test_blocks_of_parameters_do_not_show(monkeypatch):
     whole = observe(net, loss, brier, TRAIN, VALIDATION)
     monkeypatch.setattr("tuneloss.torch.gram.BLOCK", 7)
     assert_same(observe(net, loss, brier, TRAIN, VALIDATION), whole, rtol=1e-12)
+
+
+class FrobeniusNorm(OneWeightAGroup):
+    """No sum over entries, and without a slope."""
+
+    def value(self, x):
+        return x.norm()
+
+
+class Coupled(Penalty):
+    """One weight, of a product over all parameters."""
+
+    def total(self, params, weights):
+        return weights[0] * torch.stack([params[name].square().sum() for name in self.members(params)]).prod()
+
+
+class HalfL2(L2):
+    """What it inherits from L2 as its slope is not its slope."""
+
+    def total(self, params, weights):
+        return super().total(params, weights) / 2
+
+
+class Quartic(L2):
+    def value(self, x):
+        return x.pow(4).sum()
+
+
+class SaysItIsEntrywise(HalfL2):
+    """Its value and slope are those of L2, its total is another one."""
+
+    entrywise = True
+
+
+class OtherHinges(ConvexPiecewiseLinear):
+    def total(self, params, weights):
+        return 3 * super().total(params, weights)
+
+
+def of_matrices(formula):
+    return lambda net: [lambda: formula(matrices(net))]
+
+
+OWN_PENALTIES = {
+    "norm": (FrobeniusNorm(), of_matrices(lambda ms: sum(p.norm() for p in ms))),
+    "coupled": (Coupled(), of_matrices(lambda ms: ms[0].square().sum() * ms[1].square().sum())),
+    "another total": (HalfL2(), of_matrices(lambda ms: sum(p.square().sum() for p in ms) / 2)),
+    "another value": (Quartic(), of_matrices(lambda ms: sum(p.pow(4).sum() for p in ms))),
+    "said entrywise": (SaysItIsEntrywise(), of_matrices(lambda ms: sum(p.square().sum() for p in ms) / 2)),
+    "other hinges": (OtherHinges(KNOTS), lambda net: [lambda h=h: 3 * h() for h in hinges(KNOTS, matrices(net))]),
+    "by group": (
+        FrobeniusNorm(groups={"first": "0.*", "last": "3.weight"}),
+        lambda net: [lambda: net[0].weight.norm() + net[0].bias.norm(), lambda: net[3].weight.norm()],
+    ),
+}
+
+
+@pytest.mark.parametrize("params", [None, "3.*"])
+@pytest.mark.parametrize("own", OWN_PENALTIES)
+def test_a_penalty_of_ones_own_is_observed_by_autograd(own, params, monkeypatch):
+    """Whatever it inherits, and though our penalties are taken 7 parameters at a time."""
+    monkeypatch.setattr("tuneloss.torch.gram.BLOCK", 7)
+    net = make_net()
+    penalty, formulas = OWN_PENALTIES[own]
+    seen = observe(
+        net, make_loss({"fit": log_loss, "l2": L2(), "own": penalty}), brier, TRAIN, VALIDATION, params=params
+    )
+    rows = None if params is None else list(net[3].parameters())
+    right = dense(net, {"fit": log_loss}, [penalty_values(net)[1], *formulas(net)], brier, TRAIN, VALIDATION, rows)
+    assert_equals(seen, right)
+    assert (seen.features > 0).all()
+
+
+class Smooth(OneWeightAGroup):
+    """A sum over entries that says so: its slope is taken block by block."""
+
+    entrywise, sizes = True, ()
+
+    def value(self, x):
+        self.sizes = {*self.sizes, len(x)}
+        return (x.square() + 1).sqrt().sum()
+
+
+def test_a_penalty_of_ones_own_that_is_entrywise_is_taken_block_by_block(monkeypatch):
+    monkeypatch.setattr("tuneloss.torch.gram.BLOCK", 7)
+    net, penalty = make_net(), Smooth()
+    seen = observe(net, make_loss({"fit": log_loss, "own": penalty}), brier, TRAIN, VALIDATION)
+    penalties = [lambda: sum((p.square() + 1).sqrt().sum() for p in matrices(net))]
+    assert_equals(seen, dense(net, {"fit": log_loss}, penalties, brier, TRAIN, VALIDATION))
+    assert max(penalty.sizes) == 7
 
 
 def test_a_subset_of_parameters_is_a_subset_of_rows():

@@ -1,6 +1,7 @@
-"""L1 and L2: values and slopes in closed form, by group."""
+"""L1 and L2: values and slopes in closed form, by group; and penalties of a user."""
 
 import copy
+import math
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch import nn
 from tests.torch.reference import log_loss, make_data, make_net, matrices
 from tuneloss.errors import InvalidInput
 from tuneloss.torch import L1, L2, LinearLoss, by_layer
-from tuneloss.torch.penalties import Penalty
+from tuneloss.torch.penalties import OneWeightAGroup, Penalty, differentiate
 from tuneloss.torch.select import trainable
 
 PENALTIES = pytest.mark.parametrize(
@@ -88,6 +89,52 @@ def test_groups_must_not_be_empty():
         L1(groups={})
 
 
-def test_the_base_class_is_not_a_penalty():
-    with pytest.raises(NotImplementedError):
+def test_the_base_classes_are_not_penalties():
+    with pytest.raises(NotImplementedError, match=r"must define `total`, or `value` .*; Penalty does not"):
         Penalty().total({}, [])
+    with pytest.raises(NotImplementedError, match="must define `value`; OneWeightAGroup does not"):
+        OneWeightAGroup().total({"a": torch.ones(2, 2)}, [1.0])
+
+
+@PENALTIES
+def test_a_subclass_does_not_inherit_that_it_is_entrywise(penalty, formula):
+    """It may have another value, for which nobody knows."""
+    assert penalty.is_entrywise
+    assert not type("Own", (type(penalty),), {})().is_entrywise
+    assert type("Own", (type(penalty),), {"entrywise": True})().is_entrywise
+
+
+class Cosine(OneWeightAGroup):
+    def value(self, x):
+        return x.cos().sum()
+
+
+def test_a_slope_that_is_not_defined_is_that_of_the_value():
+    """Also where gradients are off."""
+    with torch.no_grad():
+        torch.testing.assert_close(Cosine().slope(torch.tensor([0.5, 2.0])), -torch.tensor([0.5, 2.0]).sin())
+
+
+def test_a_derivative_has_one_value_and_gradient_for_each_weight():
+    """Of a function of each weight's own parameters, the others are left out."""
+    params = {name: torch.full((2, 2), x, requires_grad=True) for name, x in (("a", 1.0), ("b", 2.0))}
+    penalty = Cosine(groups={"first": "a", "last": "b"})
+    (first, of_first), (last, of_last) = differentiate("own", penalty, params, {"b"})
+    assert (first, last) == (pytest.approx(4 * math.cos(1.0)), pytest.approx(4 * math.cos(2.0)))
+    assert of_first == {}
+    torch.testing.assert_close(of_last, {"b": torch.full((2, 2), -math.sin(2.0))})
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (lambda x: x.detach().sum(), "A penalty must depend on parameters that are trained; 'own' does not. Leave it"),
+        (lambda x: x.sum(1), r"must return a scalar tensor, .* 'own' returned shape \(2,\)"),
+    ],
+    ids=["detached", "no scalar"],
+)
+def test_a_penalty_that_cannot_be_differentiated_is_refused(value, message):
+    penalty = Cosine()
+    penalty.value = value
+    with pytest.raises(InvalidInput, match=message):
+        list(differentiate("own", penalty, {"a": torch.ones(2, 2, requires_grad=True)}, {"a"}))

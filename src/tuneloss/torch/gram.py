@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tuneloss.torch.grid import Grid
 from tuneloss.torch.hinges import bin_sums, hinge_matrix, hinge_values
-from tuneloss.torch.penalties import OneWeightAGroup, Penalty
+from tuneloss.torch.penalties import OneWeightAGroup, Penalty, differentiate
 from tuneloss.torch.piecewise import ConvexPiecewiseLinear
 from tuneloss.torch.shards import local
 
@@ -27,20 +27,26 @@ def gram_and_values(
 ) -> tuple[Tensor, Tensor]:
     """The gram (k + 1, k + 1) and the values (k + 1,) of the penalties, 0 for other terms; of the local shards.
 
-    Columns of [jacobian | gradient] are in three forms: gradients of data terms and of the error, as given; slopes of
-    L1 and L2, computed in each block; hinges, of which only counts and sums by bin are needed (see hinges.py).
+    Columns of [jacobian | gradient] are in three forms: gradients of data terms and of the error, as given, and of
+    penalties without a closed form, by autograd; slopes of L1 and L2, computed in each block; hinges, of which only
+    counts and sums by bin are needed (see hinges.py).
 
     params: all that are trained. gradients: {column: {name of a parameter: gradient}}, those that are 0 left out.
     inside: the parameters in the gram, if not all; the others count in the penalties' values only.
     """
     gram, values = torch.zeros(k + 1, k + 1, dtype=torch.float64), torch.zeros(k + 1, dtype=torch.float64)
     inside = set(params if inside is None else inside)
+    gradients = dict(gradients)
+    for name, term, at in penalties:
+        if not _has_closed_form(term):
+            for j, (value, gradient) in zip(at, differentiate(name, term, params, inside), strict=True):
+                values[j], gradients[j] = value, gradient
     hinges: dict[tuple[int, int], _Hinges] = {}
     for name, p in params.items():
         x = local(p).reshape(-1)
         given = [(j, own[name].reshape(-1)) for j, own in gradients.items() if name in own]
         on_it = [(n, term, term.members(params)[name], at) for n, (_, term, at) in enumerate(penalties)
-                 if name in term.members(params)]  # fmt: skip
+                 if _has_closed_form(term) and name in term.members(params)]  # fmt: skip
         for start in range(0, x.numel(), BLOCK):
             part = slice(start, start + BLOCK)
             raw = _here(x[part])
@@ -111,6 +117,11 @@ class _Hinges:
         everything = list(range(self.k + 1))
         _add(gram, self.positions, everything, cross)
         _add(gram, everything, self.positions, cross.T)
+
+
+def _has_closed_form(term: Penalty) -> bool:
+    """Whether its value and slopes can be taken block by block, and agree with its `total`."""
+    return term.is_entrywise and type(term).total in (OneWeightAGroup.total, ConvexPiecewiseLinear.total)
 
 
 def _add(gram: Tensor, rows: list[int], columns: list[int], block: Tensor) -> None:

@@ -41,7 +41,8 @@ def observe(
     batch-norm statistics, and the state of every random generator.
 
     Values and gram are summed in float64; gradients in the parameters' dtype, float32 at least. It needs a copy of
-    the parameters for each data term and the error, and no n x k matrix. Random numbers are common: each call with
+    the parameters for each data term and the error (and for each weight of a penalty of your own that is not
+    `entrywise`), and no n x k matrix. Random numbers are common: each call with
     the same seed meets the same batches (where a loader shuffles by torch's or its own `generator`) and draws the
     same masks and transforms, so that models differ by their parameters only.
 

@@ -1,18 +1,23 @@
-"""Penalties: sums over parameters of a function of one parameter, with values and gradients in closed form."""
+"""Penalties: functions of parameters. Those of this package have closed forms; autograd differentiates any other."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from tuneloss.errors import InvalidInput
 from tuneloss.torch.select import Patterns, Select, in_groups
 from tuneloss.torch.shards import is_shard
+from tuneloss.torch.source import check_scalar
 
 
 class Penalty(nn.Module):
-    """A term that is a sum over parameters, so that it needs no data.
+    """A term that is a function of parameters, so that it needs no data.
+
+    A penalty of your own is a subclass that defines `total`, or a subclass of `OneWeightAGroup` that defines `value`.
 
     It is of the model's matrices and kernels, without biases and norms, as people expect of weight decay. A tied
     parameter counts once, a frozen one not at all.
@@ -23,6 +28,7 @@ class Penalty(nn.Module):
     """
 
     name = "penalty"
+    entrywise: ClassVar[bool] = False
 
     def __init__(self, params: Select | None = None, *, groups: Mapping[str, Patterns] | None = None) -> None:
         super().__init__()
@@ -32,6 +38,14 @@ class Penalty(nn.Module):
             raise InvalidInput("`groups` of a penalty must not be empty; found {}. Leave it out for one weight.")
         self.groups: dict[str, Select | None] = {"": params} if groups is None else dict(groups)
         self._asked: tuple[object, dict[str, int]] = ((), {})
+
+    @property
+    def is_entrywise(self) -> bool:
+        """Whether it is a sum over single entries of parameters, so that it can be taken block by block.
+
+        Its class must say `entrywise = True` itself: a subclass may change the value, so it does not inherit that.
+        """
+        return bool(vars(type(self)).get("entrywise", False))
 
     def labels(self) -> list[str]:
         """What its weights are called after the term's own name, one a weight; "" if it has one only."""
@@ -49,26 +63,39 @@ class Penalty(nn.Module):
 
         Of a sharded parameter (FSDP2) it is the local part: its gradient is right, its value the local share.
         """
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"A penalty must define `total`, or `value` (OneWeightAGroup); {_kind(self)} does not."
+        )
 
 
 class OneWeightAGroup(Penalty):
-    """A penalty whose groups have one weight each."""
+    """A penalty whose groups have one weight each: the sum of `value` over the parameters of a group.
+
+    >>> class GroupLasso(OneWeightAGroup):
+    ...     def value(self, x):
+    ...         return x.norm(dim=1).sum()
+    >>> GroupLasso().total({"weight": torch.tensor([[3.0, 4.0], [0.0, 2.0]])}, [0.5])
+    tensor(3.5000)
+    """
 
     def value(self, x: Tensor) -> Tensor:
-        """The value at the parameters x, a scalar."""
-        raise NotImplementedError
+        """The value at one parameter x, a scalar: a function of the whole tensor, or of each entry if `entrywise`."""
+        raise NotImplementedError(f"A penalty with one weight per group must define `value`; {_kind(self)} does not.")
 
     def slope(self, x: Tensor) -> Tensor:
-        """Its gradient at the parameters x, of the same shape."""
-        raise NotImplementedError
+        """The gradient of `value` at x, of the same shape."""
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(self.value(x), x)
+        return gradient
 
     def total(self, params: Mapping[str, Tensor], weights: Sequence[float]) -> Tensor:
-        parts = [
-            weights[group] * self.value(own_part(params[name]))
-            for name, group in self.members(params).items()
-            if weights[group] != 0
-        ]
+        parts = []
+        for name, group in self.members(params).items():
+            if weights[group] != 0:
+                if is_shard(params[name]) and not self.is_entrywise:
+                    raise _needs_whole_parameters(_kind(self))
+                parts.append(weights[group] * self.value(own_part(params[name])))
         return add(parts)
 
 
@@ -81,6 +108,7 @@ class L1(OneWeightAGroup):
     """
 
     name = "l1"
+    entrywise = True
 
     def value(self, x: Tensor) -> Tensor:
         return x.abs().sum()
@@ -97,12 +125,52 @@ class L2(OneWeightAGroup):
     """
 
     name = "l2"
+    entrywise = True
 
     def value(self, x: Tensor) -> Tensor:
         return x.square().sum()
 
     def slope(self, x: Tensor) -> Tensor:
         return 2 * x
+
+
+def differentiate(
+    term: str, penalty: Penalty, params: Mapping[str, Tensor], inside: Collection[str]
+) -> Iterator[tuple[float, dict[str, Tensor]]]:
+    """For each weight of a penalty: its value, and its gradient by name of the parameter, 0 where a name is missing.
+
+    By autograd of `total` with one weight at 1 and the others at 0, over whole parameters: right for every
+    differentiable penalty.
+
+    term: its name in the loss. inside: the parameters to differentiate by.
+    """
+    if any(is_shard(p) for p in params.values()):
+        raise _needs_whole_parameters(term)
+    names = [name for name in params if name in inside]
+    count = len(penalty.labels())
+    for j in range(count):
+        value = penalty.total(params, [float(i == j) for i in range(count)])
+        check_scalar(term, value)
+        if not value.requires_grad:
+            raise InvalidInput(
+                f"A penalty must depend on parameters that are trained; {term!r} does not. Leave it out, or check for "
+                "a detach() or a no_grad() in it."
+            )
+        gradients = torch.autograd.grad(value, [params[name] for name in names], allow_unused=True)
+        dense = {name: g.to_dense() for name, g in zip(names, gradients, strict=True) if g is not None}
+        yield float(value.detach()), dense
+
+
+def _needs_whole_parameters(penalty: str) -> InvalidInput:
+    return InvalidInput(
+        f"A penalty of your own must see whole parameters; under FSDP2 {penalty!r} would see shards of them. If it is "
+        "a sum over single entries, subclass OneWeightAGroup and say `entrywise = True` in your class; else train "
+        "with DistributedDataParallel."
+    )
+
+
+def _kind(penalty: Penalty) -> str:
+    return type(penalty).__name__
 
 
 def own_part(p: Tensor) -> Tensor:

@@ -37,6 +37,7 @@ class ConvexPiecewiseLinear(Penalty):
     """
 
     name = "learned"
+    entrywise = True
     knots: Tensor
 
     def __init__(
