@@ -416,6 +416,21 @@ def test_buffers_of_terms_are_left_too():
     assert_untouched(world(term), term)
 
 
+def test_an_observation_within_an_epoch_takes_nothing_from_live_workers():
+    """The training loop meets every example once in each epoch, though the loader has one iterator."""
+    x, y = make_data(40)[0]
+    data = TensorDataset(x, y, torch.arange(40))
+    loader = DataLoader(data, batch_size=4, shuffle=True, num_workers=1, persistent_workers=True)
+    net, loss = make_net(), make_loss()
+    for _ in range(2):
+        met = []
+        for number, batch in enumerate(loader):
+            met += batch[2].tolist()
+            if number in (2, 5):
+                observe(net, loss, brier, loader, loader, batches=3)
+        assert sorted(met) == list(range(40))
+
+
 # --- common random numbers --------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,9 @@
 """A model, its loaders and all random generators are left as they were, also after a failure."""
 
+import multiprocessing
 import random
 from contextlib import suppress
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -142,3 +144,77 @@ def test_a_seeded_loader_gives_the_same_order_and_goes_on_as_if_nothing_had_been
     assert seeded[0] == seeded[1] != undisturbed
     assert sorted(seeded[0]) == list(range(20))
     assert order(loader) == undisturbed
+
+
+def persistent(**options):
+    """Two workers that stay, and add a random number of their own to each example."""
+    data = TensorDataset(torch.arange(40.0))
+    return DataLoader(data, batch_size=4, num_workers=2, persistent_workers=True, collate_fn=with_noise, **options)
+
+
+def with_noise(examples):
+    return torch.stack([x + 0.5 * torch.rand(()) for (x,) in examples])
+
+
+class Wrapper:
+    """Many people have one that moves batches to a device."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        yield from self.loader
+
+
+@pytest.fixture
+def workers():
+    """Those that were started since, if they still run."""
+    before = multiprocessing.active_children()
+    return lambda: {child.pid for child in multiprocessing.active_children() if child not in before}
+
+
+@pytest.mark.parametrize("wrap", [lambda loader: loader, Wrapper], ids=["plain", "wrapped"])
+def test_an_epoch_with_live_workers_goes_on_where_it_was(wrap, workers):
+    """Each example once and with the same noise, though the loader is read within, whole or in part."""
+    model, epochs = make_model(), []
+    for observed in (False, True):
+        torch.manual_seed(0)
+        loader = wrap(persistent(shuffle=True))
+        for _ in range(2):
+            epoch = []
+            for number, batch in enumerate(loader):
+                epoch.append(batch)
+                if observed and number % 4 == 1:
+                    own = workers()
+                    with preserved(model, loader, loader):
+                        seed_loaders(7, loader)
+                        assert len(list(islice(loader, 3 if number == 1 else None))) == (3 if number == 1 else 10)
+                    assert workers() == own
+            epochs.append(torch.cat(epoch))
+        del loader
+    assert sorted(epochs[0].floor().tolist()) == list(range(40))
+    torch.testing.assert_close(epochs[2:], epochs[:2], rtol=0, atol=0)
+
+
+def test_live_workers_of_an_observation_draw_the_same_numbers_each_time():
+    model, loader, seen = make_model(), persistent(), []
+    for _ in range(2):
+        with preserved(model, loader):
+            seed_loaders(7, loader)
+            seen.append(torch.cat(list(loader)))
+    torch.testing.assert_close(seen[0], seen[1], rtol=0, atol=0)
+
+
+def test_workers_are_ended_where_an_observation_fails(workers):
+    loader = persistent()
+
+    def fail():
+        with preserved(make_model(), loader):
+            next(iterator := iter(loader))
+            raise ValueError(f"with {iterator}")
+
+    with pytest.raises(ValueError, match="with") as caught:
+        fail()
+    assert not workers()
+    assert loader._iterator is None  # so that the next epoch starts workers anew
+    assert caught.tb is not None  # it holds the iterator until here

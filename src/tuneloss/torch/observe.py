@@ -38,7 +38,8 @@ def observe(
 
     The error is taken in eval mode. Terms are taken in train mode: as the model is, if it is in train mode (so
     layers you froze stay so), else all of it. The model is left as it was: modes, `.grad`, buffers such as
-    batch-norm statistics, and the state of every random generator.
+    batch-norm statistics, and the state of every random generator. So are the loaders: it may be called within an
+    epoch. Those with persistent workers are read by workers that are started for this observation.
 
     Values and gram are summed in float64; gradients in the parameters' dtype, float32 at least. It needs a copy of
     the parameters for each data term and the error (and for each weight of a penalty of your own that is not

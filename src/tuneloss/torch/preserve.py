@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.data import DataLoader
 
 
 @contextmanager
 def preserved(model: nn.Module, *loaders: Any) -> Iterator[None]:
-    """Within, gradients can be taken; after, modes, buffers and random generators are as before.
+    """Within, gradients can be taken; after, modes, buffers, loaders and random generators are as before.
 
     Buffers are, for example, the running statistics of batch norm. Gradients (`.grad`) are not restored here:
     observing does not touch them.
@@ -30,6 +31,7 @@ def preserved(model: nn.Module, *loaders: Any) -> Iterator[None]:
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(_random_state(model, loaders))
+        stack.enter_context(_other_workers(loaders))
         try:
             yield
         finally:
@@ -97,6 +99,27 @@ def _random_state(model: nn.Module, loaders: tuple[Any, ...]) -> Iterator[None]:
                 generator.set_state(state)
             for rng, saved in numpy_states:
                 rng.bit_generator.state = saved
+
+
+@contextmanager
+def _other_workers(loaders: tuple[Any, ...]) -> Iterator[None]:
+    """Within, loaders with persistent workers start others; after, those are ended, and the old ones go on.
+
+    A `DataLoader` with persistent workers has one iterator. To read it anew within an epoch would reset that epoch, and
+    would move the random numbers of its workers.
+    """
+    held = [part for loader in loaders for part in getattr(loader, "__dict__", {}).values()]  # by a wrapper
+    found = {id(loader): loader for loader in (*loaders, *held) if isinstance(loader, DataLoader)}
+    iterators = [(loader, loader._iterator) for loader in found.values()]
+    for loader, _ in iterators:
+        loader._iterator = None
+    try:
+        yield
+    finally:
+        for loader, iterator in iterators:
+            started, loader._iterator = loader._iterator, iterator
+            if started is not None and hasattr(started, "_shutdown_workers"):
+                started._shutdown_workers()  # now: an error's traceback may hold it for long
 
 
 def _generators(loaders: tuple[Any, ...]) -> list[Any]:
