@@ -114,14 +114,25 @@ class NumpyShuffled(list):
         return iter([self[i] for i in self.generator.permutation(len(self))])
 
 
+class Wrapper:
+    """Many people have one that moves batches to a device."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        yield from self.loader
+
+
 def make_loaders():
     data = TensorDataset(torch.arange(20.0))
     own = torch.Generator().manual_seed(5)
-    of_sampler = torch.Generator().manual_seed(6)
+    of_sampler, of_wrapped = torch.Generator().manual_seed(6), torch.Generator().manual_seed(8)
     return {
         "torch's": DataLoader(data, batch_size=3, shuffle=True),
         "its own": DataLoader(data, batch_size=3, shuffle=True, generator=own),
         "its sampler's": DataLoader(data, batch_size=3, sampler=RandomSampler(data, generator=of_sampler)),
+        "a wrapped one's": Wrapper(DataLoader(data, batch_size=3, shuffle=True, generator=of_wrapped)),
         "NumPy's": NumpyShuffled(torch.arange(20.0).split(3), np.random.default_rng(7)),
     }
 
@@ -154,16 +165,6 @@ def persistent(**options):
 
 def with_noise(examples):
     return torch.stack([x + 0.5 * torch.rand(()) for (x,) in examples])
-
-
-class Wrapper:
-    """Many people have one that moves batches to a device."""
-
-    def __init__(self, loader):
-        self.loader = loader
-
-    def __iter__(self):
-        yield from self.loader
 
 
 @pytest.fixture

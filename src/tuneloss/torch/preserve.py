@@ -108,9 +108,7 @@ def _other_workers(loaders: tuple[Any, ...]) -> Iterator[None]:
     A `DataLoader` with persistent workers has one iterator. To read it anew within an epoch would reset that epoch, and
     would move the random numbers of its workers.
     """
-    held = [part for loader in loaders for part in getattr(loader, "__dict__", {}).values()]  # by a wrapper
-    found = {id(loader): loader for loader in (*loaders, *held) if isinstance(loader, DataLoader)}
-    iterators = [(loader, loader._iterator) for loader in found.values()]
+    iterators = [(loader, loader._iterator) for loader in _unwrapped(loaders) if isinstance(loader, DataLoader)]
     for loader, _ in iterators:
         loader._iterator = None
     try:
@@ -124,10 +122,17 @@ def _other_workers(loaders: tuple[Any, ...]) -> Iterator[None]:
 
 def _generators(loaders: tuple[Any, ...]) -> list[Any]:
     """The random generators of loaders and of their samplers, each once."""
-    owners = list(loaders)
-    for loader in loaders:
+    owners = _unwrapped(loaders)
+    for loader in list(owners):
         owners += [getattr(loader, part, None) for part in ("sampler", "batch_sampler", "dataset")]
         owners += [getattr(getattr(loader, "batch_sampler", None), "sampler", None)]
     found = [getattr(owner, "generator", None) for owner in owners]
     known = {id(g): g for g in found if isinstance(g, (torch.Generator, np.random.Generator))}
     return list(known.values())
+
+
+def _unwrapped(loaders: tuple[Any, ...]) -> list[Any]:
+    """The loaders, and each `DataLoader` that one of them holds as an attribute; each once."""
+    held = [part for loader in loaders for part in getattr(loader, "__dict__", {}).values()]
+    found = {id(loader): loader for loader in (*loaders, *(part for part in held if isinstance(part, DataLoader)))}
+    return list(found.values())
