@@ -362,6 +362,16 @@ def ddp_around_a_part(rank: int) -> None:
     look(net, data_of(rank))
 
 
+def ddp_of_the_model_inside(rank: int) -> None:
+    look(DistributedDataParallel(make_net()).module, data_of(rank))
+
+
+def a_model_of_its_own(rank: int) -> Observation:
+    """As the message about a plain model advises."""
+    alone = dist.new_group([rank], use_local_synchronization=True)
+    return look(DistributedDataParallel(make_net(), process_group=alone), data_of(rank))
+
+
 class Norm(OneWeightAGroup):
     """Its value on a shard says nothing of its value on the whole."""
 
@@ -409,6 +419,7 @@ SCENES = [
     fsdp_with_fewer_batches_here, fsdp_with_fewer_validation_batches_here, fsdp_with_no_batches_here,
     fsdp_with_a_broken_loader_here, fsdp_of_a_part, fsdp_without_synchronization, hybrid_shards, tensor_parallel,
     ddp_around_a_part, fsdp_trains_with_penalties, fsdp_with_nan_here, ddp_with_nan_here, ddp_with_no_batches_here,
+    ddp_of_the_model_inside, a_model_of_its_own,
     ddp_with_own_penalty, fsdp_with_own_entrywise_penalty, fsdp_with_own_penalty, fsdp_trains_with_own_penalty,
 ]  # fmt: skip
 
@@ -594,6 +605,22 @@ def test_under_ddp_processes_may_read_unequally_many_batches(seen: dict[str, lis
         assert_same(found, right)
 
 
+def test_a_process_may_train_a_model_of_its_own(seen: dict[str, list[Any]]) -> None:
+    """In a group of one it sees what it sees alone, and the other process sees something else."""
+    for rank in RANKS:
+        assert_same(seen["a_model_of_its_own"][rank], look(make_net(), data_of(rank)))
+
+
+def test_a_single_process_needs_no_wrapper(tmp_path: Path) -> None:
+    """As where a script that can run on many processes is started on one."""
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        found = alone()
+    finally:
+        dist.destroy_process_group()
+    assert_same(found, alone())
+
+
 @pytest.mark.parametrize("scene", ["ddp_with_other_buffers_here", "fsdp_with_other_buffers_here"])
 def test_the_buffers_are_those_of_the_first_process(seen: dict[str, list[Any]], scene: str) -> None:
     for found in seen[scene]:
@@ -654,6 +681,7 @@ def test_batches_in_step_are_the_batches(seen: dict[str, list[Any]]) -> None:
             ["under FSDP2 'own' would see shards of them. If it is a sum over single entries"] * 2,
         ),
         ("fsdp_trains_with_own_penalty", ["under FSDP2 'Norm' would see shards of them"] * 2),
+        ("ddp_of_the_model_inside", ["found a plain Net in one of 2 processes. Pass what DistributedDataParallel"] * 2),
         ("ddp_around_a_part", ["DistributedDataParallel must be around the whole model"] * 2),
     ],
 )

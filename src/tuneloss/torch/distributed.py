@@ -24,11 +24,11 @@ Batch = TypeVar("Batch")
 
 
 def group_of(model: nn.Module) -> dist.ProcessGroup | None:
-    """The processes to sum over: those of DDP or of FSDP2, or None if `model` is neither.
+    """The processes to sum over: those of DDP or of FSDP2, or None if there is one process only.
 
     Ask with the model as it is trained, not with `bare(model)`, which has forgotten. Refuses what is not known to
-    sum right: more than one group, a mesh of two dimensions (HSDP, tensor parallel), replicas, FSDP1, trainable
-    parameters that FSDP2 ignores, gradients not yet synchronized.
+    sum right: a plain model among several processes, more than one group, a mesh of two dimensions (HSDP, tensor
+    parallel), replicas, FSDP1, trainable parameters that FSDP2 ignores, gradients not yet synchronized.
     """
     ddp = _find_ddp(model)
     reshard(model)
@@ -42,7 +42,22 @@ def group_of(model: nn.Module) -> dist.ProcessGroup | None:
         raise InvalidInput("A model must be in DistributedDataParallel or sharded by FSDP2, but this one is both.")
     if ddp is not None:
         return ddp.process_group
-    return group_of_shards(model) if sharded else None
+    if sharded:
+        return group_of_shards(model)
+    _check_alone(model)
+    return None
+
+
+def _check_alone(model: nn.Module) -> None:
+    """Raise if there are other processes, of which a plain model knows nothing: each would learn other weights."""
+    size = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    if size > 1:
+        raise InvalidInput(
+            "Among several processes the model must be wrapped, so that all of them learn the same weights; found a "
+            f"plain {type(model).__name__} in one of {size} processes. Pass what DistributedDataParallel or "
+            "fully_shard gave you, not the model inside (`.module`). If each process trains its own model, wrap it in "
+            "DistributedDataParallel(model, process_group=dist.new_group([rank], use_local_synchronization=True))."
+        )
 
 
 def _find_ddp(model: nn.Module) -> DistributedDataParallel | None:

@@ -47,7 +47,8 @@ def observe(
     the same seed meets the same batches (where a loader shuffles by torch's or its own `generator`) and draws the
     same masks and transforms, so that models differ by their parameters only.
 
-    Works under DDP and FSDP2, each process with its own part of the data: all get the same observation.
+    Works under DDP and FSDP2, each process with its own part of the data: all get the same observation. Pass the
+    wrapped model; a plain one among several processes is refused.
 
     error, metric: (model, batch) -> mean over the batch. The metric, if given, decides which model is better.
     train, validation: loaders, or anything that gives batches again and again.
