@@ -1,6 +1,6 @@
 """The gram of all batches from a part of them: without bias, by counting all choices; and a gram again."""
 
-from itertools import combinations
+from itertools import combinations, cycle, product
 
 import numpy as np
 import pytest
@@ -153,6 +153,50 @@ def test_a_large_feature_in_a_matrix_whose_rows_are_as_long_as_the_stride(column
     orders = [torch.randperm(16).tolist() for _ in range(20)]
     seen = [observe(net, loss, log_loss, [batches[i] for i in order], batches, batches=0.5).gram for order in orders]
     np.testing.assert_allclose(np.mean(seen, axis=0).diagonal(), whole.diagonal(), rtol=0.3)  # it was 0.02 of it once
+
+
+class Stream:
+    """A loader without a length."""
+
+    def __init__(self, batches):
+        self.batches = batches
+
+    def __iter__(self):
+        return iter(self.batches)
+
+
+def near_batches(seed):
+    """A model and four batches, close to each other: so the corrected matrix is a gram as it is."""
+    torch.manual_seed(seed)
+    net, y = nn.Linear(6, 3).double(), torch.tensor([0, 1, 2, 0])
+    common = torch.randn(4, 6, dtype=torch.float64)
+    return net, [(common + 0.2 * torch.randn(4, 6, dtype=torch.float64), y) for _ in range(4)]
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_over_all_draws_from_an_endless_stream_the_mean_is_the_gram_of_all(count):
+    """Independent draws with replacement from four batches: each sequence of them once."""
+    net, batches = near_batches(5)
+    loss = LinearLoss({"fit": log_loss, "l2": L2()}, {"fit": 1.0, "l2": (0, 1)})
+    validation = [(torch.randn(9, 6, dtype=torch.float64), torch.randint(3, (9,)))]
+    whole = observe(net, loss, log_loss, batches, validation).gram
+    found, plain = [], []
+    for draws in product(batches, repeat=count):
+        found.append(observe(net, loss, log_loss, Stream(cycle(draws)), validation, batches=count).gram)
+        plain.append(observe(net, loss, log_loss, draws, validation).gram)
+    np.testing.assert_allclose(np.mean(found, axis=0), whole, rtol=1e-9)
+    assert np.mean(plain, axis=0)[0, 0] > whole[0, 0] * (1 + 1e-3)  # what is taken off is not nothing
+
+
+@pytest.mark.parametrize("count", [None, 5, "auto"])
+def test_a_stream_that_ends_is_read_whole_and_nothing_is_taken_off(count):
+    net, batches = near_batches(6)
+    loss = LinearLoss({"fit": log_loss, "l2": L2()}, {"fit": 1.0, "l2": (0, 1)})
+    right = observe(net, loss, log_loss, batches, batches)
+    seen = observe(net, loss, log_loss, Stream(batches), batches, batches=count)
+    np.testing.assert_allclose(seen.gram, right.gram, rtol=1e-12)
+    other = observe(net, loss, log_loss, Stream(batches), batches, batches=4)  # for all that is known it goes on
+    assert other.gram[0, 0] < (1 - 1e-4) * right.gram[0, 0]
 
 
 BATCHES = [(torch.randn(4, 6), torch.randint(3, (4,))) for _ in range(16)]

@@ -53,7 +53,8 @@ def observe(
     error, metric: (model, batch) -> mean over the batch. The metric, if given, decides which model is better.
     train, validation: loaders, or anything that gives batches again and again.
     batches: how many of the training batches to use: a number, a part (0.25), None for all, or "auto": half of
-        them, but at least 8 and at most 100.
+        them, but at least 8 and at most 100 (100 if the loader has no length). A loader without a length that gives so
+        many counts as endless.
     validation_batches: how many to take the error's *gradient* on; its value is always taken on all.
     params: the parameters in the gram, if not all that are trained: a pattern, several, or a function.
     draws: how often to draw the random terms (`Dropout`, `Augmented`, callables with `random = True`), to be averaged.

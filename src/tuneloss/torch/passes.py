@@ -87,11 +87,11 @@ class Pass:
     def training(self, loss: LinearLoss, loader: Any, count: Count) -> None:
         """All data terms and their gradients; plain ones together, random ones draw by draw."""
         plain = [s for s in loss.sources if not s.is_random]
-        number, all_of_them = number_of(loader, count, "batches"), number_of(loader, None, "batches")
-        share = number / all_of_them if number and all_of_them else 1.0  # of an endless stream too: as it was
-        self.spread = Spread(
-            loss.data_names, share, compares=share < 1 or (self.group is not None and count is not None)
-        )
+        number, length = number_of(loader, count, "batches"), number_of(loader, None, "batches")
+        share = number / length if number and length else 1.0
+        may_go_on = number is not None and length is None
+        compares = share < 1 or may_go_on or (self.group is not None and count is not None)
+        self.spread = Spread(loss.data_names, share, compares=compares)
         most = min(TOGETHER, max(1, (number or 1) // PARTS)) if self.spread.compares else TOGETHER
         read = self._read(loader, number, "train")
         for at, batch in enumerate(self._larger(read, lambda batch: loss.data_values(self.model, batch), most)):
@@ -103,6 +103,8 @@ class Pass:
                     for draw in range(self.draws):
                         self._terms(loss, [source], batch, n / self.draws, at, draw)
             self.spread.end_part(n)
+        if may_go_on and self.counts["batches of train"] == number:
+            self.spread.share = 0.0  # it did not end: some batches of infinitely many
 
     def _terms(self, loss: LinearLoss, sources: Sequence[Any], batch: Batch, n: float, number: int, draw: int) -> None:
         if not sources:
@@ -115,7 +117,9 @@ class Pass:
 
     def _read(self, loader: Any, number: int | None, what: str) -> Iterator[Batch]:
         read = batches(loader, number, what, self.device)
-        return read if self.divisors is None else in_step(read, self.group)
+        for batch in read if self.divisors is None else in_step(read, self.group):
+            self._count(f"batches of {what}", 1)
+            yield batch
 
     def _larger(self, read: Iterator[Batch], trial: Callable[[Batch], object], most: int) -> Iterator[Batch]:
         """Small batches put together, at most so many, as the memory allows that a trial on the first one shows."""

@@ -36,7 +36,7 @@ class Spread:
     where c estimates, without bias, the covariance of a mean of m independent parts. A random term's draws count as if
     they were part of the data: what is estimated is the gram that all batches would give, each with draws of its own.
 
-    names: of the data terms. share: the part of all batches that is read.
+    names: of the data terms. share: the part of all batches that is read; 0 of an endless loader.
     compares: whether anything is kept; not if all batches are read, here and in all other processes.
     """
 
