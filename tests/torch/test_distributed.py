@@ -54,6 +54,22 @@ class Net(nn.Module):
         return self.last(self.block(self.first(x).tanh())) + self.shift
 
 
+class WithTable(Net):
+    """An embedding of the sign of the first input, which its forward shrinks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(2, 3, max_norm=0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + self.table((x[:, 0] > 0).long())
+
+
+def with_table() -> Net:
+    torch.manual_seed(0)
+    return WithTable().double()
+
+
 def make_net() -> Net:
     torch.manual_seed(0)
     return Net().double()
@@ -362,6 +378,22 @@ def ddp_around_a_part(rank: int) -> None:
     look(net, data_of(rank))
 
 
+def ddp_with_a_table(rank: int) -> Observation:
+    model = DistributedDataParallel(with_table())
+    same = unchanged(model)
+    found = look(model, data_of(rank))
+    assert same()
+    return found
+
+
+def fsdp_with_a_table(rank: int) -> Observation:
+    model = sharded(with_table())
+    same = unchanged(model)
+    found = look(model, data_of(rank))
+    assert same()
+    return found
+
+
 def ddp_of_the_model_inside(rank: int) -> None:
     look(DistributedDataParallel(make_net()).module, data_of(rank))
 
@@ -419,7 +451,7 @@ SCENES = [
     fsdp_with_fewer_batches_here, fsdp_with_fewer_validation_batches_here, fsdp_with_no_batches_here,
     fsdp_with_a_broken_loader_here, fsdp_of_a_part, fsdp_without_synchronization, hybrid_shards, tensor_parallel,
     ddp_around_a_part, fsdp_trains_with_penalties, fsdp_with_nan_here, ddp_with_nan_here, ddp_with_no_batches_here,
-    ddp_of_the_model_inside, a_model_of_its_own,
+    ddp_with_a_table, fsdp_with_a_table, ddp_of_the_model_inside, a_model_of_its_own,
     ddp_with_own_penalty, fsdp_with_own_entrywise_penalty, fsdp_with_own_penalty, fsdp_trains_with_own_penalty,
 ]  # fmt: skip
 
@@ -603,6 +635,12 @@ def test_under_ddp_processes_may_read_unequally_many_batches(seen: dict[str, lis
     right = alone(train=[*train0, train1[0]], validation=[validation0[0], *validation1])
     for found in seen["ddp_with_unequal_counts"]:
         assert_same(found, right)
+
+
+@pytest.mark.parametrize("scene", ["ddp_with_a_table", "fsdp_with_a_table"])
+def test_an_embedding_with_a_largest_norm_is_that_of_one_process(seen: dict[str, list[Any]], scene: str) -> None:
+    for found in seen[scene]:
+        assert_same(found, alone(with_table()))
 
 
 def test_a_process_may_train_a_model_of_its_own(seen: dict[str, list[Any]]) -> None:

@@ -274,6 +274,28 @@ def test_sparse_gradients_count_as_dense_ones():
     assert_same(one, other, rtol=1e-12)
 
 
+@pytest.mark.parametrize(("kind", "width"), [(nn.Embedding, 8), (nn.EmbeddingBag, 4)])
+def test_embeddings_with_a_largest_norm_are_left_as_they_were(kind, width):
+    """Data terms and the error see shrunk rows, penalties the weights as they are: as a training step sees them."""
+    torch.manual_seed(0)
+    net = nn.Sequential(kind(10, 4, max_norm=0.5), nn.Flatten(), nn.Linear(width, 3)).double()
+    data = [(torch.randint(0, 9, (n, 2)), torch.randint(0, 3, (n,))) for n in (3, 4, 5)]
+    train, validation = data[:2], data[1:]
+    shrunk = copy.deepcopy(net)
+    for x, _ in data:
+        shrunk(x)
+    shrunk[0].max_norm = None
+    l2_column = [2 * p.detach() if p.ndim >= 2 else torch.zeros_like(p) for p in net.parameters()]
+    before = world(net)
+    loss = make_loss({"fit": log_loss, "l2": L2()})
+    seen = observe(net, loss, brier, train, validation)
+    assert_untouched(before, net)
+    linear = [lambda: sum((p * g).sum() for p, g in zip(shrunk.parameters(), l2_column, strict=True))]
+    error, features, gram = dense(shrunk, {"fit": log_loss}, linear, brier, train, validation)
+    assert_equals(seen, (error, [features[0], sum(p.square().sum().item() for p in matrices(net))], gram))
+    assert_exactly(observe(net, loss, brier, train, validation), seen)
+
+
 def test_a_loss_of_penalties_only():
     net = make_net()
     seen = observe(net, LinearLoss({"l2": L2()}, {"l2": 1.0}), brier, TRAIN, VALIDATION)

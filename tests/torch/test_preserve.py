@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
-from tuneloss.torch.preserve import in_eval_mode, preserved, seed_everything, seed_loaders
+from tuneloss.torch.preserve import in_eval_mode, preserved, seed_everything, seed_loaders, unshrunk_embeddings
 
 
 def draws():
@@ -90,6 +90,25 @@ def test_eval_mode_is_within_only():
         raise ValueError
     assert not any(within)
     assert [m.training for m in model.modules()] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("failure", [None, ValueError])
+@pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
+def test_embeddings_that_shrink_their_rows_come_back(kind, failure):
+    """The same tensor with the same numbers; one without a `max_norm` is not even copied."""
+    model = nn.ModuleDict({"shrinks": kind(5, 3, max_norm=0.1), "plain": kind(5, 3)})
+    weight, before = model["shrinks"].weight, model["shrinks"].weight.detach().clone()
+    with suppress(ValueError), unshrunk_embeddings(model):
+        model["shrinks"](torch.tensor([[1, 2]])).sum().backward()
+        assert not torch.equal(weight, before)
+        with torch.no_grad():
+            model["plain"].weight += 1
+            changed = model["plain"].weight.clone()
+        if failure:
+            raise failure
+    assert model["shrinks"].weight is weight
+    torch.testing.assert_close(weight, nn.Parameter(before), rtol=0, atol=0)
+    assert torch.equal(model["plain"].weight, changed)
 
 
 def test_equal_numbers_give_equal_draws():

@@ -13,7 +13,7 @@ from tuneloss.torch.distributed import group_of, share_buffers, together
 from tuneloss.torch.loss import LinearLoss
 from tuneloss.torch.passes import Error, Pass
 from tuneloss.torch.piecewise import ConvexPiecewiseLinear
-from tuneloss.torch.preserve import in_eval_mode, preserved, seed_loaders
+from tuneloss.torch.preserve import in_eval_mode, preserved, seed_loaders, unshrunk_embeddings
 from tuneloss.torch.select import Select
 from tuneloss.torch.shards import is_sharded, reshard
 from tuneloss.torch.wrappers import bare, eagerly
@@ -38,8 +38,8 @@ def observe(
 
     The error is taken in eval mode. Terms are taken in train mode: as the model is, if it is in train mode (so
     layers you froze stay so), else all of it. The model is left as it was: modes, `.grad`, buffers such as
-    batch-norm statistics, and the state of every random generator. So are the loaders: it may be called within an
-    epoch. Those with persistent workers are read by workers that are started for this observation.
+    batch-norm statistics, embeddings with a `max_norm`, and the state of every random generator. So are the loaders,
+    also within an epoch. Those with persistent workers are read by workers that are started for this observation.
 
     Values and gram are summed in float64; gradients in the parameters' dtype, float32 at least. It needs a copy of
     the parameters for each data term and the error (and for each weight of a penalty of your own that is not
@@ -83,15 +83,17 @@ def observe(
         if isinstance(term, ConvexPiecewiseLinear):
             term.check_placed()
     group, inner = group_of(model), bare(model)
-    with preserved(nn.ModuleList([inner, loss]), train, validation), eagerly(inner):  # terms may be modules too
+    modules = nn.ModuleList([inner, loss])  # terms may be modules too
+    with preserved(modules, train, validation), eagerly(inner):
         seed_loaders(seed, train, validation)
         pass_ = Pass.over(inner, group, params, draws=draws, seed=seed, merge=merge)
         share_buffers(inner, group)
         with together(None if is_sharded(inner) else group):
-            with in_eval_mode(inner):
+            with in_eval_mode(inner), unshrunk_embeddings(modules):
                 pass_.validation(error, metric, validation, validation_batches)
             if not inner.training:
                 inner.train()
-            pass_.training(loss, train, batches)
+            with unshrunk_embeddings(modules):
+                pass_.training(loss, train, batches)
         reshard(inner)
         return pass_.observation(loss, with_metric=metric is not None)

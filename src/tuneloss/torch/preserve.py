@@ -12,6 +12,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
+from tuneloss.torch.shards import local, reshard
+
 
 @contextmanager
 def preserved(model: nn.Module, *loaders: Any) -> Iterator[None]:
@@ -41,6 +43,20 @@ def preserved(model: nn.Module, *loaders: Any) -> Iterator[None]:
                     with torch.no_grad():
                         tensor.copy_(before)
                 module._buffers[name] = tensor
+
+
+@contextmanager
+def unshrunk_embeddings(model: nn.Module) -> Iterator[None]:
+    """After, embeddings with a `max_norm`, whose forward shrinks the rows it looks up, have the weights they had."""
+    reshard(model)  # a shard lives as long as the model, what FSDP2 gathers does not
+    shrinking = [m for m in model.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag) and m.max_norm is not None]
+    weights = [(local(m.weight), local(m.weight).clone()) for m in shrinking]
+    try:
+        yield
+    finally:
+        for weight, before in weights:
+            if not torch.equal(weight, before):
+                weight.copy_(before)
 
 
 @contextmanager
