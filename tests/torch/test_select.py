@@ -6,7 +6,7 @@ from torch import nn
 
 from tests.torch.reference import log_loss
 from tuneloss.errors import InvalidInput
-from tuneloss.torch import LinearLoss, OnlineTuner, by_layer, observe
+from tuneloss.torch import L2, LinearLoss, OnlineTuner, by_layer, observe
 from tuneloss.torch.select import in_groups, matches, trainable
 
 
@@ -65,6 +65,43 @@ def test_a_complex_model_is_refused_at_every_door(door):
     loss = LinearLoss({"fit": log_loss}, {"fit": 1.0})
     with pytest.raises(InvalidInput, match=r"must be real; found complex ones: \['mix'\]"):
         door(Complex(), loss, log_loss, data, data)
+
+
+@pytest.mark.parametrize("model", [None, nn.Linear, [nn.Linear(2, 2)], iter([])], ids=["None", "class", "list", "iter"])
+def test_what_is_no_module_is_refused(model):
+    with pytest.raises(InvalidInput, match=f"`model` must be a torch.nn.Module; found a {type(model).__name__}. Give"):
+        trainable(model)
+
+
+LAZY = {
+    r"'0\.weight', '0\.bias'": lambda: nn.Sequential(nn.LazyLinear(4), nn.Linear(4, 3)),
+    r"'1\.running_mean'": lambda: nn.Sequential(nn.Linear(4, 4), nn.LazyBatchNorm1d(affine=False), nn.Linear(4, 3)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Lazy modules")
+@pytest.mark.parametrize("door", [observe, OnlineTuner])
+@pytest.mark.parametrize("names", LAZY)
+def test_a_lazy_model_is_refused_until_it_was_called(door, names):
+    """Parameters and buffers: observing would give them their shapes."""
+    net, data = LAZY[names](), [(torch.randn(5, 4), torch.randint(3, (5,)))]
+    loss = LinearLoss({"fit": log_loss, "l2": L2()}, {"fit": 1.0, "l2": (0, 1)})
+    with pytest.raises(
+        InvalidInput, match=f"must have shapes; found lazy ones .*{names}.*Call the model once on a batch"
+    ):
+        door(net, loss, log_loss, data, data)
+    net(data[0][0])
+    door(net, loss, log_loss, data, data)
+
+
+@pytest.mark.filterwarnings("ignore:Lazy modules")
+def test_a_lazy_model_has_no_penalty_and_no_layers_yet():
+    net, batch = nn.Sequential(nn.LazyLinear(3)), (torch.randn(5, 4), torch.randint(3, (5,)))
+    loss = LinearLoss({"fit": log_loss, "l2": L2()}, {"fit": 1.0, "l2": (0.1, 1)})
+    with pytest.raises(InvalidInput, match="found lazy ones that have none yet"):
+        loss(net, batch)
+    with pytest.raises(InvalidInput, match="found lazy ones that have none yet"):
+        by_layer(net)
 
 
 def test_what_is_selected_if_nothing_is_said_is_what_weight_decay_is_of():

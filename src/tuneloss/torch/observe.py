@@ -14,7 +14,7 @@ from tuneloss.torch.loss import LinearLoss
 from tuneloss.torch.passes import Error, Pass
 from tuneloss.torch.piecewise import ConvexPiecewiseLinear
 from tuneloss.torch.preserve import in_eval_mode, preserved, seed_loaders, unshrunk_embeddings
-from tuneloss.torch.select import Select
+from tuneloss.torch.select import Select, trainable
 from tuneloss.torch.shards import is_sharded, reshard
 from tuneloss.torch.wrappers import bare, eagerly
 
@@ -73,6 +73,7 @@ def observe(
     >>> seen.names, seen.gram.shape, bool(abs(seen.error - seen.features[0]) < 1e-6)
     (('fit', 'l2'), (3, 3), True)
     """
+    trainable(model)
     check_loader(train, "train")
     check_loader(validation, "validation")
     check_count(batches, "batches")

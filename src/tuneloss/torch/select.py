@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from tuneloss.errors import InvalidInput
+from tuneloss.torch.terms import as_module
 from tuneloss.torch.wrappers import bare, clean_name
 
 Patterns = str | Sequence[str]
@@ -16,7 +18,18 @@ Select = Patterns | Callable[[str, Tensor], bool]
 
 def trainable(model: nn.Module) -> dict[str, Tensor]:
     """The parameters that are trained, by name; a tied one once, and none that is frozen."""
-    found: dict[str, Tensor] = {clean_name(name): p for name, p in bare(model).named_parameters() if p.requires_grad}
+    module = as_module(model)
+    if not isinstance(module, nn.Module):
+        raise InvalidInput(
+            f"`model` must be a torch.nn.Module; found a {type(model).__name__}. Give the model that is trained."
+        )
+    params = [(clean_name(name), p) for name, p in bare(module).named_parameters()]
+    if lazy := [name for name, tensor in (*params, *bare(module).named_buffers()) if is_lazy(tensor)]:
+        raise InvalidInput(
+            f"Parameters and buffers must have shapes; found lazy ones that have none yet: {lazy}. Call the model once "
+            "on a batch first."
+        )
+    found: dict[str, Tensor] = {name: p for name, p in params if p.requires_grad}
     if not found:
         raise InvalidInput(
             "The model must have parameters that are trained (requires_grad); found none. Unfreeze some, or give "
