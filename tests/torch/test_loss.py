@@ -479,14 +479,15 @@ def test_starting_weights_must_lie_in_the_box():
 @pytest.mark.parametrize(
     ("term", "found"),
     [
-        (lambda model, batch: model(batch[0]).mean(1), r"shape \(4,\)"),
-        (lambda model, batch: 1.0, "a float"),
-        (lambda model, batch: None, "a NoneType"),
+        (lambda model, batch: model(batch[0]).mean(1), r"shape \(4,\). Take the mean"),
+        (lambda model, batch: 1.0, "a float. Return the mean as a tensor"),
+        (lambda model, batch: None, "a NoneType. Return the mean as a tensor"),
+        (lambda model, batch: torch.fft.fft(model(batch[0])).mean(), "a complex number. Take its real part"),
     ],
 )
 def test_a_term_that_gives_no_scalar_is_refused(term, found):
     loss = LinearLoss({"a": term}, {"a": 1.0})
-    with pytest.raises(InvalidInput, match=f"must return a scalar tensor, .*; 'a' returned {found}. Take the mean"):
+    with pytest.raises(InvalidInput, match=f"must return a scalar tensor, .*; 'a' returned {found}"):
         loss(make_net(), make_data(4)[0])
 
 

@@ -745,6 +745,16 @@ def test_a_metric_that_is_no_number_is_refused():
         observe(make_net(), make_loss(), brier, TRAIN, VALIDATION, metric=lambda m, b: torch.tensor(math.nan))
     with pytest.raises(InvalidInput, match=r"'metric' returned shape \(2,\)"):
         observe(make_net(), make_loss(), brier, TRAIN, VALIDATION, metric=lambda m, b: [0.5, 0.5])
+    with pytest.raises(InvalidInput, match="'metric' returned a complex number"):
+        observe(make_net(), make_loss(), brier, TRAIN, VALIDATION, metric=lambda m, b: torch.tensor(1j))
+
+
+@pytest.mark.parametrize("value", [None, "0.5", {"accuracy": 0.5}, 1j, [[0.5], []]], ids=lambda value: str(value))
+def test_a_metric_that_cannot_be_a_number_is_refused(value):
+    """As one that prints the number and forgets to return it."""
+    found = f"must return a number, a mean over the batch; found a {type(value).__name__}. Return a number, or leave"
+    with pytest.raises(InvalidInput, match=found):
+        observe(make_net(), make_loss(), brier, TRAIN, VALIDATION, metric=lambda m, b: value)
 
 
 def test_a_metric_may_be_a_python_number():

@@ -82,7 +82,7 @@ class Pass:
                 self._add_gradient(ERROR, value, n, last=True)
             if metric is not None:
                 with torch.no_grad():
-                    self._add_value(METRIC, _scalar(_tensor(metric(self.model, batch)), "metric"), n)
+                    self._add_value(METRIC, _number(metric(self.model, batch)), n)
 
     def training(self, loss: LinearLoss, loader: Any, count: Count) -> None:
         """All data terms and their gradients; plain ones together, random ones draw by draw."""
@@ -275,9 +275,16 @@ def _takes_statistics(module: nn.Module) -> bool:
     return isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
 
 
-def _tensor(value: Any) -> Tensor:
-    """A metric is often a Python number."""
-    return value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+def _number(value: Any) -> Tensor:
+    """What a metric returned, which is often a Python number, as a scalar."""
+    try:
+        tensor = value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise InvalidInput(
+            f"A metric must return a number, a mean over the batch; found a {type(value).__name__}. Return a number, "
+            "or leave `metric` out."
+        ) from None
+    return _scalar(tensor, "metric")
 
 
 def _scalar(value: Tensor, name: str) -> Tensor:

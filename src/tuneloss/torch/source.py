@@ -59,9 +59,15 @@ class Source:
 
 
 def check_scalar(name: str, value: object) -> None:
-    """Raise unless a term gave one number."""
-    if not isinstance(value, Tensor) or value.numel() != 1:
-        found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
-        raise InvalidInput(
-            f"A term must return a scalar tensor, a mean over the batch; {name!r} returned {found}. Take the mean."
-        )
+    """Raise unless a term gave one real number."""
+    if not isinstance(value, Tensor):
+        found, remedy = f"a {type(value).__name__}", "Return the mean as a tensor."
+    elif value.numel() != 1:
+        found, remedy = f"shape {tuple(value.shape)}", "Take the mean."
+    elif value.is_complex():
+        found, remedy = "a complex number", "Take its real part or its absolute value."
+    else:
+        return
+    raise InvalidInput(
+        f"A term must return a scalar tensor, a mean over the batch; {name!r} returned {found}. {remedy}"
+    )
