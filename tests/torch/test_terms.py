@@ -1,11 +1,13 @@
 """Terms of data: uniform labels, dropout, augmentation, and the forward they share."""
 
+from collections import OrderedDict
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_sequence
 
 from tests.torch.reference import Counted, log_loss, make_data, make_net
 from tuneloss.errors import InvalidInput
@@ -160,6 +162,89 @@ def test_augmented_of_another_call():
         whole_batch=True,
     )
     torch.testing.assert_close(term(model, {"inputs": x, "labels": y}), log_loss(model.inner, (-x, y)))
+
+
+# --- outputs and batches of another kind ------------------------------------------------------------------------------
+
+
+class Output(OrderedDict):
+    """As the ModelOutput of Hugging Face: a dict with attributes."""
+
+
+class Returns(nn.Module):
+    """A net whose forward returns its scores in another way."""
+
+    def __init__(self, form):
+        super().__init__()
+        self.inner, self.form = make_net(), form
+
+    def forward(self, x):
+        return self.form(self.inner(x))
+
+
+FORMS = {
+    "a dict": lambda scores: {"logits": scores},
+    "a tuple": lambda scores: (scores, None),
+    "a Output": lambda scores: Output(logits=scores),
+    "a NoneType": lambda scores: None,
+    r"shape \(4,\)": lambda scores: scores[:, 0],
+}
+
+
+@pytest.mark.parametrize("term", [UniformLabels(), Dropout(0.5), Augmented(lambda x: x)], ids=lambda term: term.name)
+@pytest.mark.parametrize("found", FORMS)
+def test_an_output_that_is_no_scores_is_refused(term, found):
+    (batch,) = make_data(4)
+    message = rf"must be a tensor of shape \(N, C, ...\); the model returned {found}. Say how to call the model"
+    with pytest.raises(InvalidInput, match=message):
+        term(Returns(FORMS[found]), batch)
+
+
+def test_scores_can_be_taken_out_of_such_an_output():
+    """As the message says."""
+    model, (batch,) = Returns(FORMS["a dict"]), make_data(4)
+
+    def scores(model, batch):
+        return model(batch[0])["logits"]
+
+    def fit(model, batch):
+        return F.cross_entropy(scores(model, batch), batch[1])
+
+    assert UniformLabels(output=scores)(model, batch) == UniformLabels()(model.inner, batch)
+    assert Augmented(lambda x: -x, of=fit)(model, batch) == Augmented(lambda x: -x)(model.inner, batch)
+    assert Dropout(1.0, of=fit)(model, batch) == log_loss(model.inner, batch)
+
+
+@pytest.mark.parametrize("term", [UniformLabels(), Dropout(0.5)], ids=lambda term: term.name)
+def test_a_batch_that_is_a_dict_is_refused_where_nothing_says_how_to_call_the_model(term):
+    ((x, y),) = make_data(4)
+    message = r"must be \(inputs, labels, ...\) .*; found a dict with the keys \['inputs', 'labels'\]. Say how to call"
+    with pytest.raises(InvalidInput, match=message):
+        term(make_net(), {"inputs": x, "labels": y})
+    term(make_net(), {0: x, 1: y})
+
+
+def test_a_batch_that_is_a_dict_is_augmented_as_a_whole_only():
+    ((x, y),) = make_data(4)
+    with pytest.raises(
+        InvalidInput, match=r"found a dict with the keys \['x', 'y'\]. Let the transform change the whole"
+    ):
+        Augmented(lambda x: x)(make_net(), {"x": x, "y": y})
+
+
+@pytest.mark.parametrize(
+    ("layer", "inputs", "found"),
+    [
+        (nn.Embedding(5, 3), torch.tensor([[1, 2]]), "Embedding is a tensor of torch.int64"),
+        (nn.GRU(2, 3), pack_sequence([torch.ones(4, 2)]), "GRU is a PackedSequence"),
+    ],
+)
+def test_dropout_of_what_has_no_mask_is_refused(layer, inputs, found):
+    message = (
+        f"masks inputs that are tensors of floating-point numbers; that of {found}. Leave this kind out of `layers`"
+    )
+    with pytest.raises(InvalidInput, match=message):
+        Dropout(0.5, layers=(type(layer),), of=lambda model, batch: model(batch[0]))(nn.Sequential(layer), [inputs])
 
 
 # --- one forward for many ---------------------------------------------------------------------------------------------

@@ -17,15 +17,40 @@ Term = Callable[[Any, Batch], Tensor | Mapping[str, Tensor]]
 Output = Callable[[Any, Batch], Tensor]
 
 
+HOW_TO_CALL = (
+    "Say how to call the model, and what to take of its output: UniformLabels(output=...), Dropout(keep, of=...), "
+    "Augmented(transform, of=...)."
+)
+
+
 def plain_output(model: Any, batch: Batch) -> Tensor:
     """What most classifiers are called with: model(batch[0]), scores (N, C, ...) of the classes."""
+    _check_has_first(batch)
     output: Tensor = model(batch[0])
     return output
 
 
 def cross_entropy(model: Any, batch: Batch) -> Tensor:
     """The log loss of model(batch[0]) on the labels batch[1]."""
-    return F.cross_entropy(plain_output(model, batch), batch[1])
+    return F.cross_entropy(_scores(plain_output(model, batch)), batch[1])
+
+
+def _check_has_first(batch: Batch) -> None:
+    if isinstance(batch, Mapping) and 0 not in batch:
+        raise InvalidInput(
+            "A batch must be (inputs, labels, ...) where the model is called as model(batch[0]); found a "
+            f"{type(batch).__name__} with the keys {[str(key) for key in batch]}. {HOW_TO_CALL}"
+        )
+
+
+def _scores(output: object) -> Tensor:
+    """What a model returned, if it can be scores of classes."""
+    if isinstance(output, Tensor) and output.ndim >= 2:
+        return output
+    found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
+    raise InvalidInput(
+        f"Scores of the classes must be a tensor of shape (N, C, ...); the model returned {found}. {HOW_TO_CALL}"
+    )
 
 
 class UniformLabels:
@@ -45,7 +70,7 @@ class UniformLabels:
         self.output = output
 
     def __call__(self, model: Any, batch: Batch) -> Tensor:
-        return -F.log_softmax(self.output(model, batch), dim=1).mean()
+        return -F.log_softmax(_scores(self.output(model, batch)), dim=1).mean()
 
 
 class Dropout:
@@ -92,9 +117,18 @@ class Dropout:
 
     def _mask(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         if args:
-            return (F.dropout(args[0], 1 - self.keep, training=True), *args[1:]), named
+            return (self._masked(module, args[0]), *args[1:]), named
         first, *rest = named.items()
-        return (), {first[0]: F.dropout(first[1], 1 - self.keep, training=True), **dict(rest)}
+        return (), {first[0]: self._masked(module, first[1]), **dict(rest)}
+
+    def _masked(self, module: nn.Module, x: Any) -> Tensor:
+        if not isinstance(x, Tensor) or not (x.is_floating_point() or x.is_complex()):
+            found = f"a tensor of {x.dtype}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
+            raise InvalidInput(
+                f"`Dropout` masks inputs that are tensors of floating-point numbers; that of {type(module).__name__} "
+                f"is {found}. Leave this kind out of `layers`."
+            )
+        return F.dropout(x, 1 - self.keep, training=True)
 
 
 class Augmented:
@@ -119,8 +153,14 @@ class Augmented:
         self.transform, self.of, self.whole_batch = transform, of, whole_batch
 
     def __call__(self, model: Any, batch: Batch) -> Tensor:
-        changed = self.transform(batch) if self.whole_batch else (self.transform(batch[0]), *batch[1:])
-        return self.of(model, changed)
+        if self.whole_batch:
+            return self.of(model, self.transform(batch))
+        if isinstance(batch, Mapping):
+            raise InvalidInput(
+                f"`Augmented` changes batch[0] of a batch (inputs, labels, ...); found a {type(batch).__name__} with "
+                f"the keys {[str(key) for key in batch]}. Let the transform change the whole batch, whole_batch=True."
+            )
+        return self.of(model, (self.transform(batch[0]), *batch[1:]))
 
 
 class SharedForward:
