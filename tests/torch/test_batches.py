@@ -28,8 +28,12 @@ def test_what_can_be_read_again_is_a_loader():
         check_loader(good, "train")
 
 
-@pytest.mark.parametrize("bad", [iter([1]), (i for i in range(3)), 3, None], ids=["iterator", "generator", "3", "None"])
-def test_what_can_be_read_once_or_never_is_refused(bad):
+@pytest.mark.parametrize(
+    "bad",
+    [iter([1]), (i for i in range(3)), 3, None, nn.Sequential(nn.Linear(2, 2)), {"train": []}, "train", DataLoader],
+    ids=lambda bad: type(bad).__name__,
+)
+def test_what_gives_batches_once_or_never_is_refused(bad):
     with pytest.raises(InvalidInput, match=f"`train` must be a loader .* found a {type(bad).__name__}. Give what you"):
         check_loader(bad, "train")
 

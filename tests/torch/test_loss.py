@@ -446,6 +446,8 @@ def test_tied_and_frozen_parameters():
         ({"a": L2}, {"a": 1.0}, "must be a callable .* or a penalty such as .*; found the class L2 for 'a'"),
         ({"a": 0.5}, {"a": 1.0}, "must be a callable .* found a float for 'a'"),
         ([None], {"a": 1.0}, "must be a callable .* found a NoneType"),
+        ([nn.CrossEntropyLoss()], {"a": 1.0}, "must be a callable .* found a CrossEntropyLoss"),
+        ({"a": F.mse_loss}, {"a": 1.0}, "must be a callable .* found the function mse_loss for 'a'. Give e.g. lambda"),
         ([L2("a.*"), L2("b.*")], {"l2": 1.0}, r"must have different names; found \['l2', 'l2'\]. Rename"),
         (
             {"l2": L2(groups={"a": "*"}), "l2/a": log_loss},

@@ -695,6 +695,64 @@ def test_bad_options_are_refused(options, message):
         observe(make_net(), make_loss(), brier, TRAIN, VALIDATION, **options)
 
 
+ARGUMENTS = {"model": make_net(), "loss": make_loss(), "error": brier, "train": TRAIN, "validation": VALIDATION}
+
+
+@pytest.mark.parametrize(
+    ("swapped", "message"),
+    [
+        (
+            ("model", "loss"),
+            r"`loss` must be a LinearLoss; found a Sequential. The order is observe\(model, loss, error",
+        ),
+        (("loss", "error"), "`loss` must be a LinearLoss; found the function brier. The order is"),
+        (("loss", "train"), "`loss` must be a LinearLoss; found a list. The order is"),
+        (("model", "error"), "`model` must be a torch.nn.Module; found a function. Give the model that is trained"),
+        (("model", "train"), "`model` must be a torch.nn.Module; found a list"),
+        (("error", "train"), r"`error` must be a callable \(model, batch\) -> mean .*; found a list. Give e.g. lambda"),
+        (("error", "validation"), r"`error` must be a callable \(model, batch\) -> mean .*; found a list"),
+    ],
+)
+def test_swapped_arguments_are_refused(swapped, message):
+    one, other = swapped
+    with pytest.raises(InvalidInput, match=message):
+        observe(**ARGUMENTS | {one: ARGUMENTS[other], other: ARGUMENTS[one]})
+
+
+@pytest.mark.parametrize("which", ["train", "validation"])
+def test_a_model_is_no_loader(which):
+    """Though one can iterate over its layers."""
+    with pytest.raises(InvalidInput, match=f"`{which}` must be a loader .*; found a Sequential"):
+        observe(**ARGUMENTS | {which: make_net()})
+
+
+@pytest.mark.parametrize("which", ["error", "metric"])
+@pytest.mark.parametrize(
+    ("function", "found"),
+    [
+        (nn.CrossEntropyLoss(), "a CrossEntropyLoss"),
+        (nn.CrossEntropyLoss, "the class CrossEntropyLoss"),
+        (F.cross_entropy, "the function cross_entropy"),
+        (make_net(), "a Sequential"),
+        (0.5, "a float"),
+    ],
+)
+def test_what_takes_no_model_and_batch_is_refused(which, function, found):
+    """As the losses of PyTorch, which take scores and labels."""
+    with pytest.raises(
+        InvalidInput, match=rf"`{which}` must be a callable \(model, batch\) .*; found {found}. Give e.g."
+    ):
+        observe(**ARGUMENTS | {which: function})
+
+
+def test_an_error_may_be_a_module_of_ones_own():
+    class Brier(nn.Module):
+        def forward(self, model, batch):
+            return brier(model, batch)
+
+    assert_exactly(observe(**ARGUMENTS | {"error": Brier()}), observe(**ARGUMENTS))
+
+
 def test_a_model_without_trained_parameters_is_refused():
     with pytest.raises(InvalidInput, match="must have parameters that are trained"):
         observe(make_net().requires_grad_(False), make_loss(), brier, TRAIN, VALIDATION)

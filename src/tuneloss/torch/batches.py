@@ -19,8 +19,9 @@ FEW = (8, 100)
 
 
 def check_loader(loader: Any, what: str) -> None:
-    """Raise unless it can be read again and again."""
-    if hasattr(loader, "__next__") or not hasattr(loader, "__iter__"):
+    """Raise unless it can be read again and again; a model or a dict can, but what it gives are no batches."""
+    readable = hasattr(loader, "__iter__") and not hasattr(loader, "__next__")
+    if not readable or isinstance(loader, type | str | Mapping | nn.Module):
         raise InvalidInput(
             f"`{what}` must be a loader that can be read from its start again and again, such as a DataLoader or a "
             f"list of batches; found a {type(loader).__name__}. Give what you iterate over, not an iterator of it."

@@ -17,7 +17,7 @@ from tuneloss.torch.penalties import Penalty
 from tuneloss.torch.piecewise import ConvexPiecewiseLinear
 from tuneloss.torch.select import trainable
 from tuneloss.torch.shards import reshard
-from tuneloss.torch.source import Source
+from tuneloss.torch.source import Source, describe, takes_model_and_batch
 from tuneloss.torch.terms import Batch, SharedForward, Term
 
 
@@ -251,11 +251,11 @@ def _check_terms(pairs: Sequence[tuple[str | None, Any]]) -> None:
     for name, term in pairs:
         if name is not None and (not isinstance(name, str) or not name):
             raise InvalidInput(f"Terms must be named by strings; found {name!r}.")
-        if isinstance(term, type) or not callable(term):
-            what = f"the class {term.__name__}" if isinstance(term, type) else f"a {type(term).__name__}"
+        if not takes_model_and_batch(term):
             raise InvalidInput(
-                f"A term must be a callable (model, batch) -> scalar, or a penalty such as L2(); found {what}"
-                f"{f' for {name!r}' if name else ''}."
+                "A term must be a callable (model, batch) -> scalar, or a penalty such as L2(); found "
+                f"{describe(term)}{f' for {name!r}' if name else ''}. Give e.g. lambda model, batch: "
+                "F.cross_entropy(model(batch[0]), batch[1])."
             )
 
 

@@ -8,6 +8,7 @@ from torch import nn
 
 from tuneloss.core.checks import as_integer
 from tuneloss.core.observation import Observation
+from tuneloss.errors import InvalidInput
 from tuneloss.torch.batches import Count, check_count, check_loader
 from tuneloss.torch.distributed import group_of, share_buffers, together
 from tuneloss.torch.loss import LinearLoss
@@ -16,6 +17,7 @@ from tuneloss.torch.piecewise import ConvexPiecewiseLinear
 from tuneloss.torch.preserve import in_eval_mode, preserved, seed_loaders, unshrunk_embeddings
 from tuneloss.torch.select import Select, trainable
 from tuneloss.torch.shards import is_sharded, reshard
+from tuneloss.torch.source import check_function, describe
 from tuneloss.torch.wrappers import bare, eagerly
 
 
@@ -73,7 +75,15 @@ def observe(
     >>> seen.names, seen.gram.shape, bool(abs(seen.error - seen.features[0]) < 1e-6)
     (('fit', 'l2'), (3, 3), True)
     """
+    if not isinstance(loss, LinearLoss):
+        raise InvalidInput(
+            f"`loss` must be a LinearLoss; found {describe(loss)}. The order is observe(model, loss, error, train, "
+            "validation)."
+        )
     trainable(model)
+    check_function(error, "error")
+    if metric is not None:
+        check_function(metric, "metric")
     check_loader(train, "train")
     check_loader(validation, "validation")
     check_count(batches, "batches")

@@ -58,6 +58,38 @@ class Source:
         return name
 
 
+def takes_model_and_batch(function: object) -> bool:
+    """Whether it can be called as function(model, batch); not so models and losses of `torch.nn`, which take tensors.
+
+    >>> from torch import nn
+    >>> takes_model_and_batch(lambda model, batch: 0.0), takes_model_and_batch(nn.CrossEntropyLoss())
+    (True, False)
+    """
+    of_torch = str(getattr(function, "__module__", "")).startswith("torch.nn.")
+    return callable(function) and not isinstance(function, type) and not of_torch
+
+
+def check_function(function: object, what: str) -> None:
+    """Raise unless the error or the metric can be called with model and batch."""
+    if not takes_model_and_batch(function):
+        raise InvalidInput(
+            f"`{what}` must be a callable (model, batch) -> mean over the batch; found {describe(function)}. Give e.g. "
+            "lambda model, batch: F.cross_entropy(model(batch[0]), batch[1])."
+        )
+
+
+def describe(thing: object) -> str:
+    """What was found where something else must be.
+
+    >>> describe(int), describe(abs), describe("text")
+    ('the class int', 'the function abs', 'a str')
+    """
+    name = getattr(thing, "__name__", None)
+    if name is None:
+        return f"a {type(thing).__name__}"
+    return f"the {'class' if isinstance(thing, type) else 'function'} {name}"
+
+
 def check_scalar(name: str, value: object) -> None:
     """Raise unless a term gave one real number."""
     if not isinstance(value, Tensor):
