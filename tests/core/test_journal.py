@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 
 import pytest
 
@@ -152,6 +153,24 @@ def test_refuses_a_file_that_was_cut_or_edited(path, damage, message):
     with pytest.raises(JournalError, match=message):
         Journal(path, HEADER)
     assert path.read_text() == damaged
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"[1]", "it holds no record"),
+        (b'{"x": 1},{"y": 2}', "it holds several"),
+        (b"nonsense", "Expecting value"),
+        (b'{"x": ' + b"[" * 100_000, "recursion|Expecting value"),
+        (b'{"x": ' + b"9" * 5000 + b"}", "Exceeds the limit"),
+    ],
+)
+def test_names_a_line_that_holds_no_record_although_its_checksum_is_right(path, body, reason):
+    with path.open("ab") as file:
+        file.write(b'{"n": 4, "crc32": %d, "body": %s}\n' % (zlib.crc32(body), body))
+        file.write(journal._line(5, {"x": 5}))
+    with pytest.raises(JournalError, match=rf"line 5 is not \(.*({reason})"):
+        Journal(path, HEADER)
 
 
 def test_refuses_another_box(path):

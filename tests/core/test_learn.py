@@ -475,12 +475,14 @@ def test_a_solution_that_breaks_a_promise_is_not_returned():
     cost = cost_matrix(observations, 1.0, counts)
     fit = learn.Fit(cost, box, scaling(cost, features, box), 1.0)
     best, worst = guesses(observations)[0], guesses(observations)[-1]
-    program = form("calibrated", fit.scales.cost(cost), features[best] - features, box, fit.scales, 1e3)
+    rows, others = (features[guess] - features for guess in (best, worst))
+    program = form("calibrated", fit.scales.cost(cost), rows, box, fit.scales, 1e3)
     good = qp.solve(program.problem)
-    assert fit._verified(program, good) is not None
-    assert fit._verified(program, replace(good, x=1.01 * good.x)) is None
-    unchecked = replace(program, argmin=form("paper", cost, features[worst] - features, box, fit.scales, 1e3).argmin)
-    assert fit._verified(unchecked, good) is None
+    assert fit._verified(program, rows, good) is not None
+    assert fit._verified(program, rows, replace(good, x=1.01 * good.x)) is None
+    unchecked = replace(program, argmin=form("paper", cost, others, box, fit.scales, 1e3).argmin)
+    assert fit._verified(unchecked, rows, good) is None
+    assert fit._verified(program, others, good) is None
 
 
 def test_a_common_offset_of_ten_million_is_solved():

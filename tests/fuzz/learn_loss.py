@@ -22,7 +22,7 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 import numpy as np
 
-from tests.properties import margin
+from tests.properties import TOLERANCE, margin
 from tuneloss import Box, LearnedLoss, Observation, learn_loss
 from tuneloss.errors import SolverError
 
@@ -95,7 +95,7 @@ def wrong(learned: LearnedLoss, observations: list[Observation], box: Box, kind:
     if not learned.residual <= 1e-7:
         return "residual"
     losses = features @ weights
-    if losses[learned.argmin] - losses.min() > 1e-9 * np.abs(features * weights).max():
+    if losses[learned.argmin] - losses.min() > TOLERANCE * np.abs(features * weights).max():
         return "argmin not selected"
     order = np.lexsort((-np.arange(len(features)), [o.error for o in observations]))
     least = -1e-11 if kind == "whole numbers" else CLEAR

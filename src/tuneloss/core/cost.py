@@ -91,11 +91,24 @@ def cost_matrix(
         with np.errstate(over="ignore"):
             cost += rows.T @ rows
     if not np.isfinite(cost).all():
-        raise InvalidInput(
-            "The squares of features, errors and gradients must not overflow; found sums beyond 1e308. "
-            "Divide the error and each term by a constant."
-        )
+        raise _overflow()
     return cost
+
+
+def check_squares(observations: Sequence[Observation]) -> None:
+    """Raise if the cost matrix of one of them would not be finite: its diagonal bounds the rest."""
+    with np.errstate(over="ignore"):
+        for o in observations:
+            gradients = 0.0 if o.gram is None else float(np.trace(o.gram))
+            if not math.isfinite(float(o.features @ o.features) + float(np.square(o.error)) + gradients):
+                raise _overflow()
+
+
+def _overflow() -> InvalidInput:
+    return InvalidInput(
+        "The squares of features, errors and gradients must not overflow; found sums beyond 1e308. "
+        "Divide the error and each term by a constant."
+    )
 
 
 def _centred(rows: Array, sample_weight: Array) -> Array:

@@ -18,6 +18,9 @@ from tuneloss.core.qp import ACCEPTED, Solution, eigenvalues_exceed, smallest, s
 from tuneloss.core.reach import SELECTS, Reach
 from tuneloss.errors import InvalidInput, SolverError
 
+SELECTED = (
+    1e-8  # the same in the units of the caller, relative to the largest difference in any term's part of the loss
+)
 UNRELATED = 1e-7  # a solution mu' below this, where 1 would match the error in full, counts as mu = 0
 
 
@@ -204,14 +207,14 @@ class Fit:
             if calibrated and np.abs(tied.x[:k]).max() < UNRELATED:  # t = 0
                 why = "no weights that select this argmin are positively related to error"
             else:
-                learned = self._verified(program, tied)
-                learned = learned or self._verified(program, tie_rule_not_met(solution))
+                learned = self._verified(program, rows, tied)
+                learned = learned or self._verified(program, rows, tie_rule_not_met(solution))
         if learned is None and calibrated and not quick:
             learned = self.solve(rows, "paper", cap)
             return learned and replace(learned, note=_join(f"paper form used: {why}", learned.note))
         return learned
 
-    def _verified(self, program: Form, solution: Solution) -> LearnedLoss | None:
+    def _verified(self, program: Form, rows: Array, solution: Solution) -> LearnedLoss | None:
         """What is returned, if it keeps what was promised: scale, box, argmin and KKT hold for *these* weights."""
         calibrated = program.objective == "calibrated"
         weights, scale = program.weights(solution)
@@ -220,6 +223,8 @@ class Fit:
         returned = program.at(solution, weights, scale)
         residual, selected = returned.residual(program.problem), self.scales.weights(weights)
         if residual > ACCEPTED or (program.argmin @ selected).max(initial=0.0) > SELECTS * np.abs(selected).max():
+            return None
+        if (rows @ weights).max(initial=0.0) > SELECTED * np.abs(rows * weights).max(initial=0.0):
             return None
         z = np.append(weights / scale, 1.0) if calibrated else np.append(weights, scale)
         return LearnedLoss(

@@ -58,22 +58,17 @@ class Observation:
             raise InvalidInput(f"`features` must have shape (k,), one value a term; found shape {values.shape}.")
         if names is not None and len(as_names(names)) != values.size:
             raise InvalidInput(f"`names` must be one a feature; found {len(names)} for {values.size} features.")
-        self._set(
-            as_number(error, "error"),
-            values,
-            None if gram is None else _checked_gram(as_finite(gram, "gram"), values.size),
-            None if metric is None else as_number(metric, "metric"),
-            None if names is None else as_names(names),
-        )
-
-    def _set(
-        self, error: float, features: Array, gram: Array | None, metric: float | None, names: tuple[str, ...] | None
-    ) -> None:
-        for array in (features, gram):
+        checked = None if gram is None else _checked_gram(as_finite(gram, "gram"), values.size)
+        for array in (values, checked):
             if array is not None:
                 array.flags.writeable = False
-        for name, value in zip(FIELDS, (error, features, gram, metric, names), strict=True):
-            object.__setattr__(self, name, value)
+        self.__dict__.update(  # it is frozen
+            error=as_number(error, "error"),
+            features=values,
+            gram=checked,
+            metric=None if metric is None else as_number(metric, "metric"),
+            names=None if names is None else as_names(names),
+        )
 
     @classmethod
     def from_gradients(
@@ -173,11 +168,12 @@ class Observation:
                 return None
         except (AttributeError, IndexError, TypeError, ValueError):
             return None
+        for array in (features, grams):
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
         found = [object.__new__(cls) for _ in records]
-        for new, error, row, gram, metric in zip(
-            found, errors.tolist(), features, grams, columns["metric"], strict=True
-        ):
-            new._set(error, row, gram, metric, names)
+        for new, *values in zip(found, errors.tolist(), features, grams, columns["metric"], strict=True):
+            new.__dict__.update(zip(FIELDS, (*values, names), strict=True))
         return found
 
 

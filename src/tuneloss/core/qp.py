@@ -12,7 +12,6 @@ from functools import partial
 import clarabel
 import numpy as np
 import piqp
-from scipy import sparse
 from scipy.linalg import lu_factor, lu_solve
 
 from tuneloss.core.checks import Array
@@ -139,6 +138,8 @@ def _piqp(p: Problem, *, tolerance: float = 1e-11, iterations: int = 250, precon
 
 
 def _clarabel(p: Problem) -> Solution:
+    from scipy import sparse  # rarely needed, and slow to import
+
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.max_threads = 1

@@ -11,10 +11,10 @@ All is in scaled coordinates; rivals are other observations, of which few are ne
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import OptimizeResult, linprog
 
 from tuneloss.core.box import Box
 from tuneloss.core.checks import Array
@@ -222,8 +222,13 @@ def always_below_0(vectors: Array, doubt: Array, lower: Array, upper: Array) -> 
         return np.asarray(largest_products.sum(axis=1) < -MARGIN * np.abs(largest_products).sum(axis=1))
 
 
-def highs(objective: Array, rows: Array, total: Array | None, lower: Array, upper: Array) -> OptimizeResult:
-    """Minimise objective @ x subject to rows @ x <= 0, total @ x = 1, lower <= x <= upper; x is None if it failed."""
+def highs(objective: Array, rows: Array, total: Array | None, lower: Array, upper: Array) -> Any:
+    """Minimise objective @ x subject to rows @ x <= 0, total @ x = 1, lower <= x <= upper; x is None if it failed.
+
+    Returns SciPy's OptimizeResult. Rarely needed, and slow to import: so it is imported here.
+    """
+    from scipy.optimize import linprog
+
     return linprog(
         objective,
         A_ub=rows,

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike
 
 from tuneloss.core.box import Box, check_box
 from tuneloss.core.checks import Array, as_integer, reading
-from tuneloss.core.cost import Epsilon, check_epsilon, cost_matrix, epsilon_value
+from tuneloss.core.cost import Epsilon, check_epsilon, check_squares, epsilon_value
 from tuneloss.core.forms import Objective
-from tuneloss.core.journal import Journal
+from tuneloss.core.journal import Journal, without_garbage_collection
 from tuneloss.core.learn import LearnedLoss, Learner, check_all_or_none, check_objective, check_observations
 from tuneloss.core.observation import Observation
 from tuneloss.core.progress import progress_bar
@@ -89,8 +89,9 @@ class LossTuner:
         self.learned: LearnedLoss | None = None
         self._journal: Journal | None = None
         if journal is not None:
-            self._journal = Journal(journal, {"box": box.state_dict()})
-            self._take_in_journal(self._journal)
+            with without_garbage_collection():
+                self._journal = Journal(journal, {"box": box.state_dict()})
+                self._take_in_journal(self._journal)
 
     @property
     def history(self) -> list[Run]:
@@ -282,9 +283,8 @@ class LossTuner:
         known = self._told.observations[:1]
         check_observations([*known, *observations], self.box)
         check_all_or_none([*known, *observations], "gram")
-        counts = np.ones(len(observations))
-        epsilon_value(self.epsilon, observations, counts)
-        cost_matrix(observations, 1.0, counts)  # its squares must not overflow
+        epsilon_value(self.epsilon, observations, np.ones(len(observations)))
+        check_squares(observations)
 
     def _record(self, run: Run) -> None:
         if self._journal is not None:
