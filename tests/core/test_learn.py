@@ -122,6 +122,16 @@ def test_with_an_offset_models_that_are_alike_teach_nothing_whatever_they_count(
     np.testing.assert_allclose(learned.weights, exact.weights, rtol=1e-6)
 
 
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("bound", [1e-98, 1e-20, 1.0, 1e20, 1e98])
+@pytest.mark.parametrize("size", [1e-200, 1e-100, 1.0, 1e100, 1e150])
+def test_sizes_at_the_ends_of_what_numbers_hold(objective, bound, size):
+    """A verified answer without a warning (warnings are errors here)."""
+    observations = [Observation(e, [size * e, size / e]) for e in (1.0, 2.0, 0.5)]
+    for box in (Box([0.1 * bound, bound], [10 * bound, bound]), Box([0.1 * bound, 0.5 * bound], [math.inf, 5 * bound])):
+        assert_verified(learn_loss(observations, box, objective=objective), observations, box)
+
+
 def test_a_weight_that_must_not_be_below_zero_is_not_by_a_rounding_error():
     observations, box = [Observation(3.0, [0.0, 0.0]), Observation(1.0, [0.0, -1.0])], Box([1.0, -1.0], [1.0, 99.0])
     learned = learn_loss(observations, box, epsilon="paper")

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from tuneloss.core.checks import Array, as_finite, as_names, as_numbers, holds_numbers, reading
 from tuneloss.errors import InvalidInput
 
+SIZES = (1e-100, 1e100)  # of bounds: beyond, their products with squares of features are no numbers any more
 INSIDE = 1e-6  # relative: weights this far outside, as after a trip through float32, are taken for inside
 Bound = float | tuple[float, float | None]
 
@@ -64,6 +65,12 @@ class Box:
             raise InvalidInput(
                 f"`Box` bounds must be numbers, with a finite lower one; found ({low[j]}, {high[j]}) for "
                 f"{names[j]!r}. Only an upper bound may be infinite."
+            )
+        sizes = np.abs([low, np.where(np.isinf(high), 0.0, high)])
+        if ((sizes > 0) & ((sizes < SIZES[0]) | (sizes > SIZES[1]))).any():
+            raise InvalidInput(
+                f"`Box` bounds must be 0, infinite, or of a size from {SIZES[0]:g} to {SIZES[1]:g}; found {self}. "
+                "Multiply those terms by a constant, and divide their bounds by it."
             )
         if (low > high).any():
             j = int(np.argmax(low > high))

@@ -163,6 +163,12 @@ def _ray_length(mu: Array, box: Box) -> float:
     return float((mu[used] / bound[used]).min())
 
 
+def lengths(rows: Array) -> Array:
+    """The norms (m,) of rows (m, k), also of those whose squares are no numbers."""
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    unit = np.where(largest > 0, largest, 1.0)
+    return np.asarray(unit * np.linalg.norm(rows / unit[:, None], axis=1))
+
+
 def _normalised(rows: Array) -> Array:
-    length: Array = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / length
+    return rows / lengths(rows)[:, None]

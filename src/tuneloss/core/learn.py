@@ -230,7 +230,7 @@ class Fit:
         return LearnedLoss(
             weights=weights,
             scale=scale,
-            cost=max(float(z @ self.cost @ z), 0.0),
+            cost=_quadratic(self.cost, z),
             argmin=0,
             residual=residual,
             epsilon=self.epsilon,
@@ -238,6 +238,13 @@ class Fit:
             names=self.box.names,
             note=_note(program, weights, solution),
         )
+
+
+def _quadratic(cost: Array, z: Array) -> float:
+    """z' P z; infinite where it is beyond all numbers."""
+    size = float(np.abs(z).max())
+    with np.errstate(over="ignore"):
+        return max(float(z / size @ cost @ (z / size)), 0.0) * size * size
 
 
 def _note(program: Form, weights: Array, solution: Solution) -> str:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tuneloss.core.box import Box
 from tuneloss.core.checks import Array
-from tuneloss.core.forms import Scaling
+from tuneloss.core.forms import Scaling, lengths
 from tuneloss.core.qp import piqp_solver
 from tuneloss.errors import SolverError
 
@@ -94,7 +94,7 @@ class Reach:
     def _nearest(self, guess: int) -> Rows:
         """The rivals nearest to the guess, of those in any mixture so far; of all, if there is none of these."""
         for rivals in (np.flatnonzero(self._useful), np.arange(len(self._features))):
-            distance = np.linalg.norm(self._features[rivals] - self._features[guess], axis=1)
+            distance = lengths(self._features[rivals] - self._features[guess])
             order = np.argsort(distance)
             found: Rows = rivals[order[distance[order] > 0][:FIRST_ROWS]]
             if found.size:
@@ -104,7 +104,7 @@ class Reach:
     def _differences(self, guess: int, rows: Rows) -> tuple[Array, Array]:
         """features_row - features_guess with unit norm (r, k), and their norms before (1 where it is 0)."""
         differences = self._features[rows] - self._features[guess]
-        sizes = np.linalg.norm(differences, axis=1)
+        sizes = lengths(differences)
         sizes = np.where(sizes > 0, sizes, 1.0)
         return differences / sizes[:, None], sizes
 
