@@ -1,0 +1,85 @@
+"""Kill -9 a process that tells a tuner, at random moments, again and again; nothing that was told may be lost.
+
+    python -m tests.fuzz.kills --count 1200 --seed 0
+
+Each process opens the journal of the last one, tells observations as fast as it can, and prints how many were told.
+After each kill the journal must open, without a warning, with all that the process said it had told, and at most the
+one more that it was about to say; and its lines must be those that were there before, unchanged. Now and then a second
+kill falls into the opening itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from tuneloss import Box, LossTuner
+
+BOX = {"l2": (0.1, 100.0), "logloss": 1.0}
+PROGRAM = f"""
+import sys
+from tuneloss import Box, LossTuner, Observation
+print("ready", flush=True)
+tuner = LossTuner(Box.from_dict({BOX!r}), journal=sys.argv[1])
+n = len(tuner.history)
+print(n, flush=True)
+while True:
+    gram = [[2.0 + n, 1.0, 1.0], [1.0, 3.0, 1.0], [1.0, 1.0, 4.0]]
+    tuner.tell([1.0 + n % 50, 1.0], Observation(1.0 + 1 / (1 + n), [1.0 + n, 2.0], gram))
+    n += 1
+    print(n, flush=True)
+"""
+
+
+def kill_once(path: Path, pause: float) -> int | None:
+    """Run the program for so many seconds after its start; how many it said were told, None if it said nothing yet."""
+    program = [sys.executable, "-c", PROGRAM, str(path)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(pause)
+        process.send_signal(signal.SIGKILL)
+        said = process.stdout.read().split()
+    return int(said[-1]) if said else None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=1200)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    warnings.simplefilter("error")
+    rng = np.random.default_rng(options.seed)
+    box, told, began, finished, lost = Box.from_dict(BOX), 0, time.monotonic(), 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        path, before = Path(folder) / "runs.jsonl", b""
+        for number in range(options.count):
+            if number % 100 == 0:  # a journal anew, so that the first lines are killed too
+                path = Path(folder) / f"runs-{number}.jsonl"
+                told, before = 0, b""
+            said = kill_once(path, float(rng.exponential(0.02)))
+            finished += path.with_name(path.name + ".next").exists()
+            found = len(LossTuner(box, journal=path).history)
+            text = path.read_bytes()
+            least = told if said is None else said
+            if not least <= found <= least + 1 or not text.startswith(before):
+                lost += 1
+                print(f"kill {number}: {found} records where {least} were told", flush=True)
+            told, before = found, text
+    print(
+        f"{options.count} kills, {finished} of them in the middle of an append that was finished afterwards; "
+        f"{lost} lost or changed a record. Seed {options.seed}, {time.monotonic() - began:.0f} s."
+    )
+    return 1 if lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
