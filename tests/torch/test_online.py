@@ -375,7 +375,9 @@ def test_weight_decay_beside_l2_is_warned_of():
         ({"objective": "best"}, "`objective` must be"),
         ({"validation": iter(VALIDATION)}, "`validation` must be a loader that can be read from its start again"),
         ({"net": nn.Linear(6, 3).requires_grad_(False)}, "must have parameters that are trained"),
-        ({"loss": nn.CrossEntropyLoss()}, "`loss` must be a LinearLoss; found CrossEntropyLoss"),
+        ({"error": nn.CrossEntropyLoss()}, r"`error` must be a callable \(model, batch\)"),
+        ({"metric": 0.5}, r"`metric` must be a callable \(model, batch\)"),
+        ({"loss": nn.CrossEntropyLoss()}, "`loss` must be a LinearLoss; found a CrossEntropyLoss. The order is"),
     ],
 )
 def test_options_are_checked_at_once(options, message):

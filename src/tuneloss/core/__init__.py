@@ -11,6 +11,7 @@
     folds.py        the same on the folds of cross-validation
     sample.py       points of a box without data
     runs.py         the record of what was told
+    told.py         all of these records, and what every proposal asks of them
     journal.py      a file of records that survives a kill
     progress.py     a progress bar
     turns.py        which form of the cost learns next

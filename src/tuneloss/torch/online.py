@@ -33,6 +33,7 @@ from tuneloss.torch.penalties import L2
 from tuneloss.torch.piecewise import ConvexPiecewiseLinear
 from tuneloss.torch.record import write_journal
 from tuneloss.torch.select import Select, trainable
+from tuneloss.torch.source import check_function, describe
 from tuneloss.torch.wrappers import bare
 
 Start = Literal["now", "rise"]
@@ -105,8 +106,14 @@ class OnlineTuner:
         patience: int = 10,
     ) -> None:
         if not isinstance(loss, LinearLoss):
-            raise InvalidInput(f"`loss` must be a LinearLoss; found {type(loss).__name__}.")
+            raise InvalidInput(
+                f"`loss` must be a LinearLoss; found {describe(loss)}. The order is OnlineTuner(model, loss, error, "
+                "train, validation)."
+            )
         trainable(model)
+        check_function(error, "error")
+        if metric is not None:
+            check_function(metric, "metric")
         check_loader(train, "train")
         check_loader(validation, "validation")
         check_count(batches, "batches")
