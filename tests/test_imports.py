@@ -16,14 +16,15 @@ BELOW = {  # a room, and the rooms it may import
     "errors": [],
     "files": [],
     "lookup": [],
+    "text": [],
     "core": ["errors", "files"],
     "baselines": ["core", "errors"],
-    "report": ["core", "errors", "files"],
+    "report": ["core", "errors", "files", "text"],
     "torch": ["core", "errors", "lookup"],
     "integrations": ["core", "errors"],
     "sklearn": ["core", "errors", "files"],
     "paper": ["baselines", "core", "errors", "files", "lookup", "report", "torch"],
-    "cli": ["baselines", "core", "errors", "files", "paper", "report", "sklearn"],
+    "cli": ["baselines", "core", "errors", "files", "paper", "report", "sklearn", "text"],
     "__main__": ["cli"],
 }
 

@@ -1,6 +1,7 @@
 """The command line: `tuneloss fit`, `predict`, `learn`, `report`, `demo` and `paper ...`, a file each.
 
-shown.py      what all share: the console, tables, polite ends
+console.py    where commands print
+shown.py      what else all share: tables, polite ends
 sources.py    where the data of fit and predict comes from; tables.py, arrays.py: how it is read
 data.py       what it is then, and what must hold of it
 compare.py    what fit does: three models on the same rows
@@ -15,7 +16,8 @@ from typing import Annotated
 try:
     import typer
 
-    from tuneloss.cli.shown import console, say_where
+    from tuneloss.cli.console import PlainGroup, console
+    from tuneloss.cli.shown import say_where
 except ModuleNotFoundError as missing:
     raise SystemExit(f"The command line needs {missing.name}: pip install 'tuneloss[cli]'") from None
 
@@ -27,6 +29,7 @@ from tuneloss.cli.predict import predict
 from tuneloss.cli.report import report
 
 app = typer.Typer(
+    cls=PlainGroup,
     help="Learn the weights of a training loss from a few trained models.",
     no_args_is_help=True,
     add_completion=False,
@@ -40,7 +43,7 @@ app.add_typer(paper, name="paper")
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        console.print(f"tuneloss {version('tuneloss')}", highlight=False)
+        console.print(f"tuneloss {version('tuneloss')}")
         raise typer.Exit
 
 

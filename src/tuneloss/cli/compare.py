@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tuneloss.cli.console import progress
 from tuneloss.cli.data import Data
-from tuneloss.core.progress import progress_bar
 from tuneloss.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def compare(rows: Rows, seed: int) -> Compared:
     }
     by_run: list[Quality] = []
     results = {}
-    with progress_bar("fitting", 2 + tuned.max_runs) as advance:
+    with progress("fitting", 2 + tuned.max_runs) as advance:
 
         def on_run(run: Any, folds: Sequence[Any]) -> None:
             by_run.append(_quality_of_run(run, folds, tuned.classes_, rows))

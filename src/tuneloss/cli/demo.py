@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuneloss.cli.shown import console, make_folder, stoppable, table
+from tuneloss.cli.console import console, progress
+from tuneloss.cli.shown import make_folder, stoppable, table, writing
 
 if TYPE_CHECKING:
     from tuneloss.report.records import Comparison, RunRecord
@@ -25,14 +26,13 @@ def demo(
     jobs: Annotated[int | None, typer.Option(min=1, help="Repeats run at once.", show_default="one a CPU")] = None,
 ) -> None:
     """Tune a real loss between runs, against random search, and write an HTML report."""
-    from tuneloss.core.progress import progress_bar
     from tuneloss.paper.demo import METHODS, run_demo
     from tuneloss.report.comparison import write_report
 
     make_folder(out)
     done = itertools.count(1)
     jobs = min(jobs or os.cpu_count() or 1, repeats)
-    with stoppable(), progress_bar("training", runs * repeats * len(METHODS)) as advance:
+    with stoppable(), progress("training", runs * repeats * len(METHODS)) as advance:
         advance(0, f"{jobs} repeats at once, shown as they end" if jobs > 1 else "")
         comparison = run_demo(
             n_runs=runs,
@@ -45,7 +45,8 @@ def demo(
         )
     _print_runs(comparison)
     _print_summary(comparison)
-    console.print(f"Report: {write_report(comparison, out)}", highlight=False, soft_wrap=True)
+    with stoppable(), writing("--out"):
+        console.print(f"Report: {write_report(comparison, out)}", soft_wrap=True)
 
 
 def _progress_note(record: RunRecord) -> str:

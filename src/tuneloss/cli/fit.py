@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tuneloss.cli.compare import MEASURES, compare, hold_out
+from tuneloss.cli.console import console, put
 from tuneloss.cli.data import check_inputs, check_labels
-from tuneloss.cli.shown import console, make_folder, show, stoppable
+from tuneloss.cli.shown import make_folder, show, stoppable
 from tuneloss.cli.sources import DataArgument, MaxGb, read
 from tuneloss.cli.written import check_replaceable, write
 from tuneloss.errors import InvalidInput
@@ -55,13 +55,13 @@ def fit(
     weights = found.tuned.loss_weights_
     if as_json:
         result = {"models": found.results, "weights": weights, **{what: str(path) for what, path in paths.items()}}
-        sys.stdout.write(json.dumps(result, allow_nan=False) + "\n")
+        put([json.dumps(result, allow_nan=False) + "\n"])
         return
     show(("model", *MEASURES, "seconds"), [[name, *_cells(values)] for name, values in found.results.items()])
     learned = ", ".join(f"{name} {value:.3g}" for name, value in weights.items() if name != "logloss")
-    console.print(f"Learned weights: {learned}.", highlight=False, soft_wrap=True)
-    console.print(f"Model: {paths['model']}", highlight=False, soft_wrap=True)
-    console.print(f"Report: {paths['report']}", highlight=False, soft_wrap=True)
+    console.print(f"Learned weights: {learned}.", soft_wrap=True)
+    console.print(f"Model: {paths['model']}", soft_wrap=True)
+    console.print(f"Report: {paths['report']}", soft_wrap=True)
 
 
 def _cells(values: dict[str, float]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from tuneloss import Box, LossTuner, Observation
+from tuneloss.cli.console import put
 from tuneloss.cli.shown import stoppable
 from tuneloss.errors import InvalidInput, TuneLossError
 
@@ -66,7 +67,7 @@ def learn(
                 "objective": found.objective,
                 "note": found.note,
             }
-        sys.stdout.write(json.dumps(answer, allow_nan=False) + "\n")
+        put([json.dumps(answer, allow_nan=False) + "\n"])
 
 
 def tell(tuner: LossTuner, record: dict[str, Any]) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuneloss.cli.shown import console, make_folder, note, show, stoppable
-from tuneloss.core.progress import progress_bar
+from tuneloss.cli.console import console, note, progress
+from tuneloss.cli.shown import make_folder, show, stoppable, writing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,7 +71,8 @@ def save_both(figure: Figure, out: Path, name: str) -> None:
     from tuneloss.report.figures import save
 
     for suffix in ("png", "svg"):
-        console.print(f"Figure: {save(figure, out / f'{name}.{suffix}')}", highlight=False, soft_wrap=True)
+        with stoppable(), writing("A figure"):
+            console.print(f"Figure: {save(figure, out / f'{name}.{suffix}')}", soft_wrap=True)
 
 
 def run_all(experiment: str, units: Sequence[Unit], results: Path, jobs: int | None, quick: bool) -> list[Record]:
@@ -79,7 +80,7 @@ def run_all(experiment: str, units: Sequence[Unit], results: Path, jobs: int | N
     from tuneloss.paper.experiments import run_units
 
     path = results_file(results, experiment, (unit.dataset for unit in units), quick)
-    with stoppable(f"what was done is in {results}"), progress_bar(experiment, len(units)) as advance:
+    with stoppable(f"what was done is in {results}"), progress(experiment, len(units)) as advance:
         counted = Counted(lambda done, unit: advance(done, str(unit or "")))
         records = run_units(path, units, jobs=jobs or cores(), on_unit=counted)
     if not counted.ran:
@@ -267,7 +268,7 @@ def figure3(
     total = len(names) * n_repeats * len(ONLINE)
     with stoppable(f"what was done is in {results}"):
         table1_records = read_records(results_file(results, TABLE1, names, quick))
-        with progress_bar("training", total) as advance:
+        with progress("training", total) as advance:
             counted = Counted(lambda done, key: advance(done, "{}, {}, repeat {}".format(*key) if key else ""))
             records = figure3_records(path, names, n_repeats, n_epochs, jobs=jobs or cores(), on_run=counted)
     if not counted.ran:

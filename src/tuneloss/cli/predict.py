@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
+from tuneloss.cli.console import console, put
 from tuneloss.cli.data import check_inputs
-from tuneloss.cli.shown import console, keep_apart, stoppable
+from tuneloss.cli.shown import keep_apart, stoppable, writing
 from tuneloss.cli.sources import DataArgument, MaxGb, read
 from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
+from tuneloss.files import write_whole
 
 if TYPE_CHECKING:
     from tuneloss.sklearn.saved import SavedModel
@@ -41,13 +42,11 @@ def predict(
         given = _inputs(known, data, max_gb)
         lines = _csv_lines(known, _probabilities(known, given))
         if out is None:
-            sys.stdout.writelines(lines)
+            put(lines)
             return
-        try:
-            out.write_text("".join(lines), encoding="utf-8")
-        except OSError as reason:
-            raise InvalidInput(f"--out must be a file that can be written: {reason}.") from None
-        console.print(f"{len(given)} rows: {out}", highlight=False, soft_wrap=True)
+        with writing("--out"):
+            write_whole(out, "".join(lines).encode())
+        console.print(f"{len(given)} rows: {out}", soft_wrap=True)
 
 
 def _inputs(known: SavedModel, source: str, max_gb: float) -> Array:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tuneloss.cli.shown import console, keep_apart, stoppable
-from tuneloss.errors import InvalidInput
+from tuneloss.cli.console import console
+from tuneloss.cli.shown import keep_apart, stoppable, writing
 
 
 def report(
@@ -27,8 +27,6 @@ def report(
         info = read_runs(run)
         out = out or run.with_suffix(".html")
         keep_apart(out, run)
-        try:
+        with writing("--out"):
             page = write_runs_report(info, out)
-        except OSError as reason:
-            raise InvalidInput(f"--out must be a file that can be written: {reason}.") from None
-        console.print(f"Report: {page}", highlight=False, soft_wrap=True)
+        console.print(f"Report: {page}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What the commands share: the console, tables, and polite ends."""
+"""What the commands share: tables, polite ends, and checks of paths."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from tempfile import TemporaryFile
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
+from tuneloss.cli.console import console, note
 from tuneloss.errors import InvalidInput, TuneLossError
 
-console = Console()
 _debug = False
 
 
@@ -25,9 +24,16 @@ def say_where(wanted: bool) -> None:
     _debug = wanted
 
 
-def note(text: str) -> None:
-    """A line on standard error, beside what a command was asked for."""
-    Console(stderr=True).print(text, highlight=False, soft_wrap=True, markup=False)
+@contextmanager
+def writing(what: str) -> Iterator[None]:
+    """What cannot be written, such as to a full disk, is said in words."""
+    try:
+        yield
+    except OSError as reason:
+        raise InvalidInput(
+            f"{what} must be a file that can be written: {reason}. The old one, if any, is as it was. Make room, or "
+            "name another place."
+        ) from None
 
 
 @contextmanager
@@ -58,7 +64,7 @@ def show(header: Sequence[str], rows: Sequence[Sequence[str]], *, markdown: bool
     """Print a table; as Markdown, it can go into a page."""
     if markdown:
         for line in (header, ["---"] * len(header), *rows):
-            console.print("| " + " | ".join(line) + " |", highlight=False, markup=False, soft_wrap=True)
+            console.print("| " + " | ".join(line) + " |", soft_wrap=True)
         return
     shown = table(*header)
     for row in rows:

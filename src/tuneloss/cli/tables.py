@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneloss.cli.console import note
 from tuneloss.cli.data import Data
-from tuneloss.cli.shown import note
 from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
 
