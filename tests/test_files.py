@@ -83,6 +83,41 @@ def test_behind_a_link_the_file_is_replaced(tmp_path):
     assert (tmp_path / "link.html").is_symlink()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs pipes that have a path")
+def test_a_pipe_is_written_and_not_replaced(tmp_path):
+    """As is a device; but a test that fails would replace that of the machine."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(path, b"new")
+    assert path.is_fifo()
+    assert os.read(reader, 10) == b"new"
+    os.close(reader)
+
+
+def test_a_folder_is_not_replaced_and_nothing_is_written(tmp_path):
+    (tmp_path / "page.html").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_whole(tmp_path / "page.html", b"new")
+    assert os.listdir(tmp_path) == ["page.html"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_file_that_may_not_be_written_is_not_replaced(tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    path.chmod(0o444)
+    with pytest.raises(PermissionError):
+        write_whole(path, b"new")
+    assert path.read_text() == "old"
+
+
+@pytest.mark.parametrize("name", ["a" * 250, "学" * 80, "a." + "b" * 240])
+def test_a_file_of_the_longest_name_can_be_replaced(tmp_path, name):
+    write_whole(tmp_path / name, b"new")
+    assert os.listdir(tmp_path) == [name]
+
+
 def test_create_follows_no_link(tmp_path):
     """Whoever may write into the folder cannot turn our file into a write elsewhere."""
     (tmp_path / "draft").symlink_to(tmp_path / "elsewhere")

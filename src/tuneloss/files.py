@@ -21,6 +21,7 @@ except ImportError:  # Windows has no such locks
     fcntl = None  # type: ignore[assignment]
 
 DRAFT = ".tuneloss-draft"  # how the name of a draft ends
+LONGEST = 24  # letters of a name and of a suffix that a draft's name repeats: file systems take 255 bytes in all
 
 
 def create(path: Path) -> BinaryIO:
@@ -45,8 +46,8 @@ def write_all(file: BinaryIO, content: bytes) -> None:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Put these bytes in the place of a file, or raise OSError and leave the file as it was."""
-    with replacing(path) as draft, draft.open("r+b", buffering=0) as file:
-        write_all(file, content)
+    with replacing(path) as draft:
+        draft.write_bytes(content)
 
 
 @contextmanager
@@ -54,8 +55,16 @@ def replacing(path: Path) -> Iterator[Path]:
     """Gives an empty draft to write. It takes the place of `path` if the block ends well, and is removed if not.
 
     The draft has the suffix of `path`, so that a writer who looks at it, as matplotlib does, chooses the same format.
+    A device or a pipe, such as /dev/stdout, has nothing to keep: it is given itself.
     """
     real = Path(os.path.realpath(path))  # behind a link, the file is replaced and not the link
+    if real.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not real.is_file():
+        yield path
+        return
+    if real.exists() and not os.access(real, os.W_OK):  # it could be replaced, but was protected from that
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     with _draft(real.parent, real.name, real.suffix) as draft:
         yield draft
         if real.exists():
@@ -74,7 +83,7 @@ def draft_folder(parent: Path, name: str) -> Iterator[Path]:
 
 @contextmanager
 def _draft(parent: Path, name: str, suffix: str, *, folder: bool = False) -> Iterator[Path]:
-    ending = DRAFT + suffix
+    name, ending = name[:LONGEST], DRAFT + suffix[:LONGEST]
     for left in parent.glob(f".{_escaped(name)}.*{_escaped(ending)}"):
         _remove_if_unused(left)
     draft, lock = _locked_draft(parent, name, ending, folder=folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from tuneloss.cli.compare import MEASURES, TUNED, Compared, Rows
@@ -13,6 +12,7 @@ from tuneloss.cli.shown import stoppable
 from tuneloss.core.journal import Journal, read_lines, replace_journal
 from tuneloss.core.runs import Run
 from tuneloss.errors import InvalidInput, JournalError
+from tuneloss.files import draft_folder
 
 MODEL, RUNS, REPORT = "model.npz", "runs.jsonl", "report.html"
 
@@ -65,8 +65,7 @@ def write(out: Path, data: Data, rows: Rows, found: Compared) -> dict[str, Path]
     about = {"title": title, "weights": tuned.loss_weights_, "results": found.results[TUNED]}
     saved = SavedModel(data.names, rows.mean, rows.scale, tuned.coef_, tuned.intercept_, tuned.classes_, about)
     try:
-        with TemporaryDirectory(prefix=".tuneloss-", dir=out) as folder:
-            draft = Path(folder)
+        with draft_folder(out, "fit") as draft:
             saved.save(draft / MODEL)
             _write_journal(draft / RUNS, title, found)
             write_runs_report(read_runs(draft / RUNS), draft / REPORT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tuneloss.files import write_whole
 from tuneloss.report import figures, html
 from tuneloss.report.info import MEASURES, best_run, final_info, words
 from tuneloss.report.records import Comparison, RunRecord
@@ -14,7 +15,7 @@ def write_report(comparison: Comparison, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     figures.save(figures.overview_figure(comparison), folder / "demo.png")
     path = folder / "report.html"
-    path.write_text(report_page(comparison), encoding="utf-8")
+    write_whole(path, report_page(comparison).encode())
     return path
 
 

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
+from tuneloss.files import replacing
 from tuneloss.report.colors import COLORS, GRID, INK, SERIES
 from tuneloss.report.info import MEASURES, Measure, WeightRange, best_so_far_info, weights_info
 from tuneloss.report.records import Comparison
@@ -134,8 +135,9 @@ def to_svg(figure: Figure, name: str) -> str:
 
 def save(figure: Figure, path: Path) -> Path:
     """Write a figure to a file, its format by the suffix, on a white ground; PNG at 160 dots an inch."""
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": path.stem}):
-        figure.savefig(path, dpi=160, facecolor="white", metadata={"Date": None} if path.suffix == ".svg" else None)
+    metadata = {"Date": None} if path.suffix == ".svg" else None
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": path.stem}), replacing(path) as draft:
+        figure.savefig(draft, dpi=160, facecolor="white", metadata=metadata)
     return path
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from tuneloss.files import write_whole
 from tuneloss.report import html, runs_figures
 from tuneloss.report.findings import findings
 from tuneloss.report.runs_info import RunsInfo, run_name
@@ -14,7 +15,7 @@ from tuneloss.report.why import why
 def write_runs_report(info: RunsInfo, path: Path) -> Path:
     """Write the page; return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(runs_page(info), encoding="utf-8")
+    write_whole(path, runs_page(info).encode())
     return path
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
+from tuneloss.files import replacing
 from tuneloss.sklearn.softmax import all_classes, log_probabilities
 
 VERSION = 1
@@ -39,7 +40,7 @@ class SavedModel:
 
     def save(self, path: Path) -> Path:
         """Write the file."""
-        with path.open("wb") as file:
+        with replacing(path) as draft, draft.open("wb") as file:
             np.savez(
                 file,
                 version=np.array(VERSION),
