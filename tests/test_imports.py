@@ -17,14 +17,15 @@ BELOW = {  # a room, and the rooms it may import
     "files": [],
     "lookup": [],
     "text": [],
+    "npz": ["errors", "text"],
     "core": ["errors", "files"],
     "baselines": ["core", "errors"],
     "report": ["core", "errors", "files", "text"],
     "torch": ["core", "errors", "lookup"],
     "integrations": ["core", "errors"],
-    "sklearn": ["core", "errors", "files"],
-    "paper": ["baselines", "core", "errors", "files", "lookup", "report", "torch"],
-    "cli": ["baselines", "core", "errors", "files", "paper", "report", "sklearn", "text"],
+    "sklearn": ["core", "errors", "files", "npz"],
+    "paper": ["baselines", "core", "errors", "files", "lookup", "npz", "report", "torch"],
+    "cli": ["baselines", "core", "errors", "files", "npz", "paper", "report", "sklearn", "text"],
     "__main__": ["cli"],
 }
 

@@ -93,7 +93,7 @@ def test_a_fresh_split_has_the_same_sizes_and_keeps_a_published_training_set(tmp
         (arrays(features=np.full((12, 2), np.nan)), "finite features; found 24 that are not"),
         (arrays(labels=np.zeros(12, int)), "at least 2 classes"),
         (arrays(split=np.zeros(12, int)), r"each of training .* found \[0\]"),
-        (arrays(labels=np.array([None] * 12)), "an .npz file of plain arrays; found that Object arrays"),
+        (arrays(labels=np.array([None] * 12)), "an .npz file of plain arrays; found that .labels.npy. holds objects"),
     ],
 )
 def test_a_bad_features_file_is_refused(tmp_path, content, message):

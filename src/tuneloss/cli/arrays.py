@@ -9,22 +9,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneloss.cli.data import Data
+from tuneloss.cli.data import MOST_INPUTS, Data
 from tuneloss.errors import InvalidInput
+from tuneloss.npz import read_arrays
 
 INPUTS, TARGETS = ("features", "X", "x"), ("labels", "y", "target")  # names of arrays
 
 
-def read_npz(path: Path, target: str | None, drop: Sequence[str]) -> Data:
+def read_npz(path: Path, target: str | None, drop: Sequence[str], max_gb: float) -> Data:
     """Inputs, and labels unless the target is None."""
-    from tuneloss.sklearn.saved import read_arrays
-
-    arrays = read_arrays(path, "an npz file without pickled objects")
+    advice = ". Take a part of its rows, or raise --max-gb"
+    arrays = read_arrays(path, "an npz file without pickled objects", max_gb * 1e9, advice)
     inputs = next((arrays[name] for name in INPUTS if name in arrays), None)
     if inputs is None or inputs.ndim != 2 or inputs.dtype.kind not in "biuf":
         raise InvalidInput(
             f"{path} must hold numbers (N, D) in an array named {' or '.join(INPUTS)}; found {_shapes(arrays)}."
         )
+    if not 0 < inputs.shape[1] <= MOST_INPUTS:
+        raise InvalidInput(f"{path} must have 1 to {MOST_INPUTS:,} inputs; found shape {inputs.shape}.")
     if drop:
         raise InvalidInput(f"--drop names columns of a table; {path} has arrays without column names.")
     labels = None

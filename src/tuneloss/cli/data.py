@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
 
+MOST_INPUTS = 10**6  # as in a saved model (sklearn/saved.py)
 FEWEST = 3  # rows of a class: one each to train, to validate and to test
 LARGEST = 2.0**53  # up to which a float tells each whole number from the next
 
@@ -29,6 +30,8 @@ def check_inputs(data: Data, advice: str = "") -> None:
     """Raise unless there are inputs, all finite; the advice says what else can be done about one that is not."""
     if data.x.size == 0:
         raise InvalidInput(f"{data.title} must have rows and input columns; found shape {data.x.shape}.")
+    if data.x.shape[1] > MOST_INPUTS:
+        raise InvalidInput(f"{data.title} must have at most {MOST_INPUTS:,} inputs; found {data.x.shape[1]:,}.")
     bad = ~np.isfinite(data.x)
     if bad.any():
         worst = int(np.argmax(bad.sum(axis=0)))

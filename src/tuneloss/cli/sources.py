@@ -19,7 +19,7 @@ EMBEDDED = ("digits", "iris", "wine", "breast_cancer")
 DataArgument = Annotated[
     str, typer.Argument(help=f"CSV, Parquet or npz file, or an embedded set: {', '.join(EMBEDDED)}.")
 ]
-MaxGb = Annotated[float, typer.Option(min=0.001, help="Largest file that is read.")]
+MaxGb = Annotated[float, typer.Option(min=0.001, help="Largest file that is read, also after it is expanded.")]
 
 
 def read(
@@ -48,8 +48,8 @@ def read(
             "GB. Take a part of its rows, or raise --max-gb."
         )
     if path.suffix.lower() == ".npz":
-        return read_npz(path, target, drop)
-    return read_table(path, target, drop, only)
+        return read_npz(path, target, drop, max_gb)
+    return read_table(path, target, drop, only, max_gb)
 
 
 def _embedded(name: str) -> Data:

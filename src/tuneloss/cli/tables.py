@@ -16,12 +16,13 @@ from tuneloss.cli.data import Data
 from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
 
+FLOAT = 8  # bytes of a number, as which each cell is held
 LONGEST = 2**20  # bytes of a first line that are looked at
 
 
-def read_table(path: Path, target: str | None, drop: Sequence[str], only: Sequence[str] | None) -> Data:
+def read_table(path: Path, target: str | None, drop: Sequence[str], only: Sequence[str] | None, max_gb: float) -> Data:
     """Inputs, and labels unless the target is None."""
-    table = _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _csv(path, target)
+    table = _parquet(path, max_gb) if path.suffix.lower() in (".parquet", ".pq") else _csv(path, target)
     if only is not None:
         wanted = [i for i, name in enumerate(table.column_names) if name in only]  # numbers: a name may be there twice
         return _data(path.name, table.select(wanted), target, drop, [])
@@ -69,10 +70,18 @@ def _check_first_line(path: Path) -> None:
         )
 
 
-def _parquet(path: Path) -> Any:
+def _parquet(path: Path, max_gb: float) -> Any:
     from pyarrow import ArrowException, parquet
 
     try:
+        about = parquet.read_metadata(path)
+        stored = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+        size = max(stored, FLOAT * about.num_rows * about.num_columns)
+        if size > max_gb * 1e9:
+            raise InvalidInput(
+                f"DATA must have at most {max_gb:g} GB, since all of it is held in memory; {path} takes "
+                f"{size / 1e9:.2g} GB expanded. Take a part of its rows, or raise --max-gb."
+            )
         return parquet.read_table(path)
     except (ArrowException, OSError) as reason:
         raise InvalidInput(f"{path} must be a Parquet file; {reason}.") from None

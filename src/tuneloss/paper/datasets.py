@@ -6,8 +6,8 @@ for test. docs/reproduction.md says how to make one.
 
 from __future__ import annotations
 
+import math
 import os
-import zipfile
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
+from tuneloss.npz import read_arrays
 
 Labels = NDArray[np.int64]
 DIGITS = "digits"  # the embedded set
@@ -102,15 +103,12 @@ def load_features(path: str | os.PathLike[str]) -> Features:
     """Read a features file and check it."""
     path = Path(path)
     names = ("features", "labels", "split")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            if missing := [name for name in names if name not in file]:
-                raise InvalidInput(f"A features file must hold {', '.join(names)}; {path} lacks {', '.join(missing)}.")
-            x, y, part = (file[name] for name in names)
-    except FileNotFoundError:
-        raise InvalidInput(f"There must be a features file at {path}; found none. Set TUNELOSS_DATA.") from None
-    except (OSError, ValueError, zipfile.BadZipFile) as reason:
-        raise InvalidInput(f"{path} must be an .npz file of plain arrays; found that {reason}.") from None
+    if not path.exists():
+        raise InvalidInput(f"There must be a features file at {path}; found none. Set TUNELOSS_DATA.")
+    arrays = read_arrays(path, "an .npz file of plain arrays", math.inf)
+    if missing := [name for name in names if name not in arrays]:
+        raise InvalidInput(f"A features file must hold {', '.join(names)}; {path} lacks {', '.join(missing)}.")
+    x, y, part = (arrays[name] for name in names)
     if x.ndim != 2 or y.shape != part.shape or y.shape != x.shape[:1] or len(y) == 0:
         raise InvalidInput(
             f"{path} must hold features (N, D), labels (N,) and split (N,), N > 0; found shapes {x.shape}, {y.shape} "

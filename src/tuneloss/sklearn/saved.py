@@ -1,8 +1,9 @@
-"""A linear classifier as one file: NumPy's npz, read without pickle, so that a file from elsewhere can do no harm."""
+"""A linear classifier as one file: NumPy's npz, read without pickle and within bounds, so that no file can do harm."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,13 @@ from numpy.typing import NDArray
 from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
 from tuneloss.files import replacing
+from tuneloss.npz import read_arrays
 from tuneloss.sklearn.softmax import all_classes, log_probabilities
 
 VERSION = 1
+SMALL = 2**26  # bytes that a compressed model may expand to; we write none, and another may expand to its own size
+MOST_INPUTS = 10**6  # columns of a table that a model is fitted to: each has a name
+LONGEST_ABOUT = 2**22  # bytes of text about a model
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,41 +60,56 @@ class SavedModel:
         return path
 
 
-def read_arrays(path: Path, what: str) -> dict[str, NDArray[Any]]:
-    """The arrays of an npz file, which must be `what`; nothing in it is run."""
+def load_model(path: Path) -> SavedModel:
+    """Read a file that `save` wrote.
+
+    A file from elsewhere can do no harm: nothing in it is run, and reading it takes no more memory than a few times its
+    size, or than `SMALL` if it is compressed.
+    """
+    what = "a model that `tuneloss fit` saved"
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        size = path.stat().st_size
     except OSError as reason:
         raise InvalidInput(f"`{path}` must be {what}; found that {reason}.") from None
-    except Exception:  # NumPy has many for bytes that are no such file, and advises to load them unsafely
-        size = path.stat().st_size
-        raise InvalidInput(f"`{path}` must be {what}; found another or a damaged file, of {size} bytes.") from None
-
-
-def load_model(path: Path) -> SavedModel:
-    """Read a file that `save` wrote; nothing in it is run."""
-    what = "a model that `tuneloss fit` saved"
-    parts = read_arrays(path, what)
+    parts = read_arrays(path, what, max(size, SMALL))
     try:
-        found = SavedModel(
-            names=tuple(str(name) for name in parts["names"]),
-            mean=np.asarray(parts["mean"], dtype=np.float64),
-            scale=np.asarray(parts["scale"], dtype=np.float64),
-            coef=np.asarray(parts["coef"], dtype=np.float64),
-            intercept=np.asarray(parts["intercept"], dtype=np.float64),
-            classes=parts["classes"],
-            about=json.loads(str(parts["about"])),
-        )
-        version = int(parts["version"])
+        _check_version(path, parts["version"])
+        return _model(parts)
+    except InvalidInput:
+        raise
     except (ValueError, KeyError, TypeError, RecursionError) as reason:
         raise InvalidInput(f"`{path}` must be {what}; found something else ({reason}).") from None
+
+
+def _check_version(path: Path, version: NDArray[Any]) -> None:
+    if version.shape != () or version.dtype.kind not in "iu":
+        raise ValueError(f"a version that is no whole number, {version!s:.80}")
     if version != VERSION:
         raise InvalidInput(f"`{path}` must have format version {VERSION}; found {version}. Another tuneloss wrote it.")
-    d, n = len(found.names), found.classes.size
+
+
+def _model(parts: Mapping[str, NDArray[Any]]) -> SavedModel:
+    """The model, or ValueError where its parts do not fit together."""
+    names, classes, about = parts["names"], parts["classes"], parts["about"]
+    numbers = [parts[name] for name in ("mean", "scale", "coef", "intercept")]
+    d, n = names.size, classes.size
     rows = 1 if n == 2 else n
-    sizes = [part.shape for part in (found.mean, found.scale, found.coef, found.intercept, found.classes)]
-    finite = all(np.isfinite(part).all() for part in (found.mean, found.scale, found.coef, found.intercept))
-    if sizes != [(d,), (d,), (rows, d), (rows,), (n,)] or n < 2 or not finite:
-        raise InvalidInput(f"`{path}` must hold finite numbers of fitting shapes; found {sizes}. The file is damaged.")
-    return found
+    shapes = [part.shape for part in (names, *numbers, classes, about)]
+    if shapes != [(d,), (d,), (d,), (rows, d), (rows,), (n,), ()] or n < 2:
+        raise ValueError(f"parts that are not of fitting shapes, {shapes}")
+    if names.dtype.kind != "U" or about.dtype.kind != "U" or classes.dtype.kind not in "biufU" or d > MOST_INPUTS:
+        raise ValueError(f"names of type {names.dtype}, {d} of them, and classes of type {classes.dtype}")
+    if any(part.dtype.kind not in "biuf" for part in numbers):
+        raise ValueError("numbers of another type")
+    with np.errstate(over="ignore"):  # of a wider type; it is found below
+        mean, scale, coef, intercept = (part.astype(np.float64) for part in numbers)
+    if not all(np.isfinite(part).all() for part in (mean, scale, coef, intercept)) or not (scale > 0).all():
+        raise ValueError("numbers that are not finite, or a scale that is not above 0")
+    if classes.dtype.kind == "f" and not np.isfinite(classes).all():
+        raise ValueError("classes that are not finite")
+    if about.dtype.itemsize > LONGEST_ABOUT:
+        raise ValueError(f"a description of {about.dtype.itemsize:,} bytes")
+    said = json.loads(str(about))
+    if not isinstance(said, dict):
+        raise ValueError(f"a description that is a {type(said).__name__}")
+    return SavedModel(tuple(str(name) for name in names), mean, scale, coef, intercept, classes, said)
