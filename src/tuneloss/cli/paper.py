@@ -68,7 +68,7 @@ def cores() -> int:
 
 def save_both(figure: Figure, out: Path, name: str) -> None:
     """Write a figure as PNG and SVG, and say where."""
-    from tuneloss.report.figures import save
+    from tuneloss.report.pictures import save
 
     for suffix in ("png", "svg"):
         with stoppable(), writing("A figure"):

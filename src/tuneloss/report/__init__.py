@@ -1,7 +1,8 @@
 """Pages about runs: numbers first (`*_info`), then figures, then one static HTML page.
 
 html.py          a self-contained page
-figures.py       how figures look everywhere; colors.py: in which colours
+figures.py       how figures look everywhere; colors.py: in which colours; letters.py: with which names
+pictures.py      figures as files and as parts of a page
 
 of one tuner's runs, from its journal:
 

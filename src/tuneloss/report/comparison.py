@@ -4,35 +4,39 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from tuneloss.files import write_whole
-from tuneloss.report import figures, html
+from tuneloss.report import figures, html, pictures
 from tuneloss.report.info import MEASURES, best_run, final_info, words
 from tuneloss.report.records import Comparison, RunRecord
 
 
+@np.errstate(all="ignore")  # extreme numbers are left out of figures, in words
 def write_report(comparison: Comparison, folder: Path) -> Path:
     """Write report.html and demo.png (test log loss and error by run) to a folder; return the page's path."""
     folder.mkdir(parents=True, exist_ok=True)
-    figures.save(figures.overview_figure(comparison), folder / "demo.png")
+    pictures.save(figures.overview_figure(comparison), folder / "demo.png")
     path = folder / "report.html"
     write_whole(path, report_page(comparison).encode())
     return path
 
 
+@np.errstate(all="ignore")
 def report_page(comparison: Comparison) -> str:
     """The page as text: words, final table, curves, weights, runs."""
     spread = " Bands: 95% interval of the mean over repeats." if comparison.n_repeats > 1 else ""
     line = comparison.methods[0] + (", median of repeats" if comparison.n_repeats > 1 else "")
     curves = [
         (
-            figures.to_svg(figures.best_so_far_figure(comparison, measure), measure),
+            pictures.to_svg(figures.best_so_far_figure(comparison, measure), measure),
             f"{name.capitalize()} of the model with the best validation log loss so far.{spread}",
         )
         for measure, name in MEASURES.items()
     ]
     weights = [
         (
-            figures.to_svg(figure, f"weight-{i}"),
+            pictures.to_svg(figure, f"weight-{i}"),
             f"Weight of {name}. Line: {line}; points: {', '.join(comparison.methods[1:])}; dashed: the box.",
         )
         for i, (name, figure) in enumerate(figures.weight_figures(comparison).items())

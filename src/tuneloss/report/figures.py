@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import re
-from pathlib import Path
-
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
-from tuneloss.files import replacing
 from tuneloss.report.colors import COLORS, GRID, INK, SERIES
 from tuneloss.report.info import MEASURES, Measure, WeightRange, best_so_far_info, weights_info
+from tuneloss.report.letters import plain
 from tuneloss.report.records import Comparison
 
 
@@ -118,29 +113,3 @@ def style(axes: Axes) -> None:
     for name, spine in axes.spines.items():
         spine.set_visible(name in ("left", "bottom"))
         spine.set_color(INK)
-
-
-def to_svg(figure: Figure, name: str) -> str:
-    """A figure as inline SVG that takes ink and grid from the page; `name` sets its ids apart."""
-    buffer = io.StringIO()
-    figure.patch.set_visible(False)
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = svg.replace(INK, "currentColor").replace(GRID, "var(--grid)")
-    svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{name}-", svg)
-    return re.sub(r'(<svg [^>]*?)width="[^"]*" height="[^"]*"', r"\1", svg, count=1)  # the page gives the size
-
-
-def save(figure: Figure, path: Path) -> Path:
-    """Write a figure to a file, its format by the suffix, on a white ground; PNG at 160 dots an inch."""
-    metadata = {"Date": None} if path.suffix == ".svg" else None
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": path.stem}), replacing(path) as draft:
-        figure.savefig(draft, dpi=160, facecolor="white", metadata=metadata)
-    return path
-
-
-def plain(text: str) -> str:
-    """Text in which a dollar sign is a dollar sign, not the start of a formula."""
-    return text.replace("$", r"\$")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape as escape_markup
+
+from tuneloss.text import visible
 
 STYLE = """
 :root { color-scheme: light dark; --ground: #ffffff; --ink: #1d2127; --soft: #5a626d; --grid: #dfe2e7;
@@ -16,12 +18,13 @@ body { margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 68rem;
   background: var(--ground); color: var(--ink); font: 1rem/1.55 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .4rem; }
 h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; }
+h1, h2, p, figcaption { overflow-wrap: break-word; }
 p { max-width: 46rem; margin: .5rem 0; }
 .about, figcaption, .caption { color: var(--soft); }
 .figures { display: grid; gap: 1.5rem 2rem; margin-top: 1.2rem;
   grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); }
 figure { margin: 0; max-width: 36rem; }
-figure svg { display: block; width: 100%; height: auto; }
+figure svg { display: block; width: 100%; height: auto; overflow: visible; }
 figure svg text { font-family: system-ui, sans-serif !important; }
 figcaption, .caption { font-size: .9rem; }
 .scroll { overflow-x: auto; background:
@@ -38,6 +41,11 @@ table.words th, table.words td { text-align: left; vertical-align: top; min-widt
 tr.chosen td { font-weight: 650; }
 tr.chosen td:first-child { color: var(--accent); }
 """
+
+
+def escape(text: str) -> str:
+    """Text of anyone as a part of a page: no markup, and all of it visible; a new line is a space, as on any page."""
+    return escape_markup(visible(text.replace("\n", " ").replace("\t", " ")))
 
 
 @dataclass(frozen=True)

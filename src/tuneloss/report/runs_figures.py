@@ -11,9 +11,11 @@ from matplotlib.ticker import MaxNLocator
 from tuneloss.core.sample import ranges
 from tuneloss.report import html
 from tuneloss.report.colors import INK, SERIES
-from tuneloss.report.figures import draw_weight, panel, plain, style, to_svg, whole_numbers
+from tuneloss.report.figures import draw_weight, panel, style, whole_numbers
 from tuneloss.report.info import WeightRange
 from tuneloss.report.learned_info import alignment, is_converged, predictions
+from tuneloss.report.letters import plain
+from tuneloss.report.pictures import to_svg
 from tuneloss.report.runs_info import RunsInfo, contributions, regularizer
 
 MOST_WEIGHTS = 12  # panels of weights, the largest parts of the loss first
@@ -108,8 +110,10 @@ def predicted_figure(info: RunsInfo) -> Figure | None:
     if found is None:
         return None
     observed, predicted, marked = found.observed, found.predicted, found.marked
-    figure, axes = panel()
     both = np.concatenate([observed, predicted])
+    if not np.isfinite(np.ptp(both)):
+        return None
+    figure, axes = panel()
     pad = 0.05 * float(np.ptp(both)) or 0.05 * max(float(np.abs(both).max()), 1e-12)
     ends = [both.min() - pad, both.max() + pad]
     axes.plot(ends, ends, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
@@ -129,7 +133,8 @@ def contributions_figure(info: RunsInfo) -> Figure | None:
         return None
     figure, axes = panel()
     names = list(parts)[::-1]
-    axes.barh([plain(name) for name in names], [parts[name] for name in names], color=SERIES[0], height=0.6)
+    axes.barh(range(len(names)), [parts[name] for name in names], color=SERIES[0], height=0.6)
+    axes.set_yticks(range(len(names)), labels=[plain(name) for name in names])
     axes.set_xlabel("weight times value, at the best model")
     axes.xaxis.set_major_locator(MaxNLocator(5))
     style(axes)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
+
+import numpy as np
 
 from tuneloss.files import write_whole
 from tuneloss.report import html, runs_figures
@@ -19,6 +22,7 @@ def write_runs_report(info: RunsInfo, path: Path) -> Path:
     return path
 
 
+@np.errstate(all="ignore")  # extreme numbers are shown as they are, or left out in words
 def runs_page(info: RunsInfo) -> str:
     """The page as text: what was learned, how, why, and what to do next."""
     told = sum(run.observation is not None for run in info.runs)
@@ -56,7 +60,8 @@ def _best_words(info: RunsInfo) -> list[str]:
     first = next((run for run in info.runs if run.weights is not None and run.observation is not None), None)
     if first is not None and first is not best and first.observation is not None and first.observation.score:
         change = 100 * (score - first.observation.score) / abs(first.observation.score)
-        sentences.append(f"That is {abs(change):.1f}% {'below' if change < 0 else 'above'} the first run.")
+        if math.isfinite(change):
+            sentences.append(f"That is {abs(change):.1f}% {'below' if change < 0 else 'above'} the first run.")
     return [*sentences, info.note] if info.note else sentences
 
 
