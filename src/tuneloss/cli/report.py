@@ -9,6 +9,8 @@ import typer
 
 from tuneloss.cli.console import console
 from tuneloss.cli.shown import keep_apart, stoppable, writing
+from tuneloss.cli.written import RUNS
+from tuneloss.errors import InvalidInput
 
 
 def report(
@@ -24,6 +26,10 @@ def report(
         from tuneloss.report.runs_info import read_runs
         from tuneloss.report.runs_page import write_runs_report
 
+        if run.is_dir():
+            inside = run / RUNS
+            advice = f"Name the one in it: {inside}" if inside.is_file() else "Name a file."
+            raise InvalidInput(f"RUN must be a journal, a .jsonl file; found the folder {run}. {advice}")
         info = read_runs(run)
         out = out or run.with_suffix(".html")
         keep_apart(out, run)

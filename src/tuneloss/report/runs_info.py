@@ -96,6 +96,13 @@ def read_runs(path: Path) -> RunsInfo:
     header, records = read_lines(path)
     if "box" not in header:
         raise JournalError(f"The journal {path} must begin with its box; found none. It is another file.")
+    try:
+        return _as_info(path, header, records)
+    except (OverflowError, RecursionError) as reason:  # a number or a nesting beyond what Python converts
+        raise JournalError(f"The journal {path} must hold plain numbers and text; found that {reason}.") from None
+
+
+def _as_info(path: Path, header: dict[str, Any], records: Sequence[dict[str, Any]]) -> RunsInfo:
     with reading(f"The first line of {path}"):
         title, reference = str(header.get("title", path.stem)), header.get("reference", {})
         known = {str(m): {str(k): float(v) for k, v in values.items()} for m, values in reference.items()}
@@ -108,8 +115,20 @@ def read_runs(path: Path) -> RunsInfo:
         if not all(f"{term}/{side}0" in box.names for term in knots for side in ("right", "left")):
             raise ValueError(f"knots of {', '.join(knots)}, which are not all terms of the box, or without a knot")
     runs = [Run.from_dict(record) for record in records]
+    for number, run in enumerate(runs, start=2):
+        _check_terms(f"Line {number} of {path}", run, box)
     info = runs_info(title, box, runs, search)
     return replace(info, reference=known, knots=knots, chosen=chosen, note=note)
+
+
+def _check_terms(where: str, run: Run, box: Box) -> None:
+    """Raise unless a run is of the box's terms."""
+    missing = [name for name in box.names if run.weights is not None and name not in run.weights]
+    if missing:
+        raise JournalError(f"{where} must have a weight for each term of the box; it has none for {missing[0]!r}.")
+    if run.observation is not None and run.observation.features.size != len(box):
+        n = run.observation.features.size
+        raise JournalError(f"{where} must have a value for each of the box's {len(box)} terms; it has {n}.")
 
 
 def _as_said(record: Mapping[str, Any], box: Box) -> Said:
@@ -127,7 +146,7 @@ def runs_info(title: str, box: Box, runs: Sequence[Run], search: Said | None = N
     found = [run.observation for run in observed if run.observation is not None]
     learned = None
     if found and search is None:
-        with suppress(SolverError):
+        with suppress(SolverError), np.errstate(all="ignore"):  # it verifies its answer, however extreme the numbers
             learned = learn_loss(found, box, epsilon="balanced" if with_gram else 0.0)
     return RunsInfo(title, box, tuple(runs), observed, learned, search=search)
 
