@@ -249,6 +249,7 @@ def test_learn_on_a_simplex_and_with_other_options(files):
         ("", "", [], "must name the weights"),
         ("", "l2 = ", [], "must be a TOML file"),
         ("", "l2 = " + "[" * 100_000, [], "must be a TOML file"),
+        ("", "l2 = " + "1" * 5000, [], "must be a TOML file"),
         ("", "l2 = [0, 1]", [], "must not contain the zero vector"),
         ("", None, ["--epsilon", "many"], "`--epsilon` must be"),
     ],

@@ -110,7 +110,7 @@ def read_box(path: Path) -> Box:
         bounds = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as reason:
         raise InvalidInput(f"`--box` must be a TOML file; found that {reason}.") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as reason:
+    except (ValueError, RecursionError) as reason:  # also of a number of thousands of digits
         raise InvalidInput(f"`--box` must be a TOML file; {path}: {reason}.") from None
     if set(bounds) == {"simplex"}:
         return Box.simplex(bounds["simplex"])
