@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneloss.errors import InvalidInput
+from tuneloss.files import write_all
 from tuneloss.paper.parallel import side_by_side
 
 try:
@@ -76,12 +77,16 @@ def _by_key(path: Path, key_of: Callable[[Record], Hashable]) -> dict[Hashable, 
     found: dict[Hashable, list[Record]] = {}
     for number, record in enumerate(read_records(path), start=1):
         try:
-            key = key_of(record)
+            found.setdefault(key_of(record), []).append(record)
         except KeyError as name:
             raise InvalidInput(
                 f"{path} must hold records of this experiment; line {number} has no {name}. Name another folder."
             ) from None
-        found.setdefault(key, []).append(record)
+        except TypeError as reason:  # a part of the key is a list or a dict
+            raise InvalidInput(
+                f"{path} must hold records of this experiment; line {number} has another type of value ({reason}). "
+                "Name another folder."
+            ) from None
     return found
 
 
@@ -95,7 +100,7 @@ def read_records(path: Path) -> list[Record]:
         records = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
         if not all(isinstance(record, dict) for record in records):
             raise ValueError("a line is another thing")
-    except (OSError, ValueError) as reason:
+    except (OSError, ValueError, RecursionError) as reason:
         raise InvalidInput(
             f"{path} must hold one JSON object a line; found that {reason}. Mend it, or remove what is wrong."
         ) from None
@@ -108,11 +113,12 @@ def writing(path: Path) -> Iterator[Append]:
 
     A last line that was cut short is removed first; nothing else that is there is touched.
 
-    Raises InvalidInput if the file cannot be written, or another process is writing it.
+    Raises InvalidInput if the file cannot be written, or another process is writing it. Where the disk is full, the
+    file is as before the records that it has no room for.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+b")
+        file = path.open("a+b", buffering=0)
     except OSError as reason:
         raise InvalidInput(
             f"Results must be in a folder that can be written: {reason}. Name one for {path.name}."
@@ -131,8 +137,14 @@ def writing(path: Path) -> Iterator[Append]:
         file.truncate(file.read().rfind(b"\n") + 1)
 
         def append(records: Iterable[Record]) -> None:
-            file.write("".join(json.dumps(record, allow_nan=False) + "\n" for record in records).encode())
-            file.flush()
-            os.fsync(file.fileno())
+            size = file.seek(0, os.SEEK_END)
+            try:
+                write_all(file, "".join(json.dumps(record, allow_nan=False) + "\n" for record in records).encode())
+            except OSError as reason:
+                file.truncate(size)
+                raise InvalidInput(
+                    f"Results must be on a disk with room for them: {reason}. {path} has all those before. Make room, "
+                    "and give the same command again."
+                ) from None
 
         yield append
