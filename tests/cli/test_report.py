@@ -81,11 +81,11 @@ def test_an_extreme_scale_of_a_search_makes_a_page_too(tmp_path, scale):
 
 def test_extreme_knots_make_a_page_too(tmp_path):
     names = ["r/right0", "r/right1", "r/left0", "r/left1"]
-    box = Box.from_dict({**dict.fromkeys(names, (0.0, 1e308)), "fit": 1.0})
+    box = Box.from_dict({**dict.fromkeys(names, (0.0, 1e100)), "fit": 1.0})
     written = Journal(tmp_path / "a.jsonl", {"box": box.state_dict(), "knots": {"r": [-1e308, 1e308]}})
     for i in range(2):
         o = Observation(1.0 + i, [1.0, 2.0, 3.0, 4.0, 5.0])
-        written.append(Run(i, {**dict.fromkeys(names, 1e308), "fit": 1.0}, o).to_dict())
+        written.append(Run(i, {**dict.fromkeys(names, 1e100), "fit": 1.0}, o).to_dict())
     page_of(tmp_path / "a.jsonl")
 
 
