@@ -246,6 +246,12 @@ def test_learn_on_a_simplex_and_with_other_options(files):
         ('{"error": 1, "features": {"a": 1, "fit": 1}}', None, [], "Line 1 of -"),
         ('{"error": NaN, "features": {"l2": 1, "fit": 1}}', None, [], "Line 1 of -"),
         ('{"error": 1, "features": [1, 1], "weights": {"l2": 99, "fit": 1}}', None, [], "Line 1 of -"),
+        (
+            '{"error": 1e308, "features": [1, 1], "gram": [[1, 0, 0], [0, 1, 0], [0, 0, 1]]}',
+            None,
+            [],
+            "Line 1 of -: its numbers must have squares that do not overflow; found larger ones.",
+        ),
         ("", "", [], "must name the weights"),
         ("", "l2 = ", [], "must be a TOML file"),
         ("", "l2 = " + "[" * 100_000, [], "must be a TOML file"),
