@@ -97,11 +97,12 @@ def cost_matrix(
 
 def check_squares(observations: Sequence[Observation]) -> None:
     """Raise if the cost matrix of one of them would not be finite: its diagonal bounds the rest."""
+    grams = [o.gram for o in observations if o.gram is not None]
     with np.errstate(over="ignore"):
-        for o in observations:
-            gradients = 0.0 if o.gram is None else float(np.trace(o.gram))
-            if not math.isfinite(float(o.features @ o.features) + float(np.square(o.error)) + gradients):
-                raise _overflow()
+        sizes = np.square([o.features for o in observations]).sum(axis=1) + np.square([o.error for o in observations])
+        gradients = np.trace(grams, axis1=1, axis2=2) if grams else np.zeros(1)
+    if not (np.isfinite(sizes).all() and np.isfinite(gradients).all()):
+        raise _overflow()
 
 
 def _overflow() -> InvalidInput:
