@@ -48,6 +48,7 @@ bench: setup ## speed of learn_loss, of tuning inside one run, of the paper's tr
 	$(BIN)/python benchmarks/online.py
 	$(BIN)/python benchmarks/trainer.py
 	$(BIN)/python benchmarks/tuners.py
+	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/tuned_logistic.py
 
 clean: ## remove .venv, caches and builds
