@@ -30,9 +30,11 @@ def on_a_full_disk(*arguments, cwd):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """With a fitted model and a journal."""
+    """With a fitted model and a journal, after all was compiled that is to be compiled."""
     made = tmp_path_factory.mktemp("full")
     done = tuneloss("fit", "iris", "--out", "fit", cwd=made)
+    assert done.returncode == 0, done.stderr
+    done = tuneloss("demo", "--runs", "1", "--epochs", "1", "--out", "first", cwd=made)  # numba keeps what it compiles
     assert done.returncode == 0, done.stderr
     tuner = LossTuner(Box.from_dict({"a": (0.1, 1)}), journal=made / "runs.jsonl")
     tuner.tell({"a": 0.5}, Observation(1.0, {"a": 1.0}))
