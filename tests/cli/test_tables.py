@@ -51,6 +51,17 @@ def test_what_is_not_pandas_metadata_says_nothing(tmp_path, written):
     assert read(str(tmp_path / "t.parquet"), "kind", [], 1.0).names == ("x",)
 
 
+@pytest.mark.parametrize("wrong", [b"\xff\xfe12", b"\xed\xa0\x801"])
+@pytest.mark.parametrize("right", [b"col1", b"lab1"])
+def test_text_of_a_parquet_file_that_is_not_utf8_is_refused_in_words(tmp_path, right, wrong):
+    """In the name of a column, and in a label."""
+    path = tmp_path / "t.parquet"
+    pd.DataFrame({"col1": np.arange(6.0), "kind": ["lab1", "lab2"] * 3}).to_parquet(path)
+    path.write_bytes(path.read_bytes().replace(right, wrong))
+    message = refused("fit", path, "--target", "kind", "--out", tmp_path / "out")
+    assert "t.parquet must be a Parquet file, with text in UTF-8; " in message
+
+
 def test_a_column_without_a_name_is_refused_unless_it_is_dropped(tmp_path, frame):
     path = tmp_path / "t.csv"
     frame.to_csv(path)

@@ -82,9 +82,11 @@ def _parquet(path: Path, max_gb: float) -> Any:
                 f"DATA must have at most {max_gb:g} GB, since all of it is held in memory; {path} takes "
                 f"{size / 1e9:.2g} GB expanded. Take a part of its rows, or raise --max-gb."
             )
-        return parquet.read_table(path)
-    except (ArrowException, OSError) as reason:
-        raise InvalidInput(f"{path} must be a Parquet file; {reason}.") from None
+        table = parquet.read_table(path)
+        table.validate(full=bool(table.column_names))  # that text is UTF-8, also in names
+        return table
+    except (ArrowException, OSError, UnicodeDecodeError) as reason:
+        raise InvalidInput(f"{path} must be a Parquet file, with text in UTF-8; {reason}.") from None
 
 
 def _index(table: Any) -> list[str]:
