@@ -250,7 +250,7 @@ def test_learn_on_a_simplex_and_with_other_options(files):
             '{"error": 1e308, "features": [1, 1], "gram": [[1, 0, 0], [0, 1, 0], [0, 0, 1]]}',
             None,
             [],
-            "Line 1 of -: its numbers must have squares that do not overflow; found larger ones.",
+            "Line 1 of -: The squares of features, errors and gradients must not overflow",
         ),
         ("", "", [], "must name the weights"),
         ("", "l2 = ", [], "must be a TOML file"),

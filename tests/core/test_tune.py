@@ -366,3 +366,11 @@ def test_other_numbers_of_a_run_are_kept_and_do_not_matter_for_learning(tmp_path
     with pytest.raises(InvalidInput, match=r"info\['test'\]"):
         tuner.tell(weights, model, info={"test": float("nan")})
     assert len(tuner.history) == 1
+
+
+def test_an_error_whose_square_is_no_number_is_refused_in_words():
+    tuner = LossTuner(BOX)
+    gram = np.eye(len(BOX) + 1)
+    with pytest.raises(InvalidInput, match="must not overflow; found sums beyond 1e308"):
+        tuner.tell(tuner.ask(), Observation(1e200, np.ones(len(BOX)), gram))
+    assert tuner.history == []

@@ -54,11 +54,6 @@ def learn(
                 tell(tuner, record)
             except TuneLossError as reason:
                 raise InvalidInput(f"Line {number} of {observations}: {reason}") from reason
-            except OverflowError:
-                raise InvalidInput(
-                    f"Line {number} of {observations}: its numbers must have squares that do not overflow; found "
-                    'larger ones. A run that diverged is {"weights": {...}, "failed": "diverged"}.'
-                ) from None
         weights = tuner.ask()
         found = tuner.learned
         best = tuner.best

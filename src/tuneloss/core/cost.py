@@ -45,7 +45,8 @@ def epsilon_value(epsilon: Epsilon, observations: Sequence[Observation], sample_
         return 0.0
     gradients = float(sample_weight @ [gram[-1, -1] for gram in grams])
     if epsilon == "balanced":
-        errors = float(sample_weight @ [o.error**2 for o in observations])
+        with np.errstate(over="ignore"):  # then the cost matrix says so in words
+            errors = float(sample_weight @ np.square([o.error for o in observations]))
         if gradients == 0:
             return 0.0
         return errors / gradients if errors > 0 else math.inf
