@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 
 from tuneloss import Box, LossTuner, Observation
-from tuneloss.core.journal import Journal
-from tuneloss.core.runs import Run
+from tuneloss.tuning.journal import Journal
+from tuneloss.tuning.run import Run
 
 BOX = Box.from_dict({"l2": (0.01, 100.0), "pull": (0.01, 100.0), "fit": 1.0})
 
@@ -141,7 +141,7 @@ def open_journal(sizes: list[int]) -> None:
 
 def write_fast(path: Path, size: int) -> None:
     """The same lines that as many `tell`s write, without their waits for the disk."""
-    from tuneloss.core.journal import _line
+    from tuneloss.tuning.journal import _line
 
     Journal(path, {"box": BOX.state_dict()})
     with path.open("ab") as file:

@@ -22,8 +22,9 @@ import cvxpy as cp
 import numpy as np
 
 from tuneloss import Box, Observation, learn_loss
-from tuneloss.core import forms, qp
 from tuneloss.core.cost import cost_matrix, epsilon_value
+from tuneloss.core.solver import program as forms
+from tuneloss.core.solver import qp
 
 Model = tuple[float, np.ndarray, np.ndarray, np.ndarray]  # error, features, gradient, jacobian
 

@@ -34,7 +34,7 @@ from mlp_five_terms import five_terms
 
 from tuneloss.torch import L1, L2, ConvexPiecewiseLinear, Dropout, LinearLoss, OnlineTuner, UniformLabels
 from tuneloss.torch import observe as observe_model
-from tuneloss.torch.gram import gram_and_values
+from tuneloss.torch.observing.gram import gram_and_values
 
 torch.set_num_threads(1)
 

@@ -4,7 +4,7 @@ from tuneloss.core.box import Box
 from tuneloss.core.folds import learn_loss_on_folds
 from tuneloss.core.learn import LearnedLoss, learn_loss
 from tuneloss.core.observation import Observation
-from tuneloss.core.tune import LossTuner
+from tuneloss.tuning.ask_tell import LossTuner
 
 __all__ = ["Box", "LearnedLoss", "LossTuner", "Observation", "learn_loss", "learn_loss_on_folds"]
 __version__ = "0.1.0"

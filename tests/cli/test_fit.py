@@ -22,7 +22,7 @@ from tuneloss.errors import InvalidInput
 from tuneloss.report.learned_info import predictions
 from tuneloss.report.runs_info import read_runs
 from tuneloss.sklearn import TunedLogisticRegression
-from tuneloss.sklearn.saved import load_model
+from tuneloss.sklearn.model_file import load_model
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from tests.cli.commands import refused
 from tuneloss import Box, Observation
 from tuneloss.cli import app
-from tuneloss.core.journal import Journal
-from tuneloss.core.runs import Run
+from tuneloss.tuning.journal import Journal
+from tuneloss.tuning.run import Run
 
 
 def journal(path, runs, name="l2", **header):

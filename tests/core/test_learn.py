@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from tests.properties import assert_selects, assert_verified, features_of, gradients_cost, margin
 from tests.strategies import instances
 from tuneloss import Box, Observation, learn_loss
-from tuneloss.core import learn, qp
+from tuneloss.core import learn
 from tuneloss.core.cost import cost_matrix
-from tuneloss.core.forms import form, scaling
-from tuneloss.core.learn import Learner, guesses
-from tuneloss.core.qp import Solution
+from tuneloss.core.learn import Learner
+from tuneloss.core.observation import best_first
+from tuneloss.core.solver import qp
+from tuneloss.core.solver.program import form, scaling
+from tuneloss.core.solver.qp import Solution
 from tuneloss.errors import InvalidInput, SolverError
 
 OBJECTIVES = ["calibrated", "paper"]
@@ -53,7 +55,7 @@ def test_returns_the_best_reachable_argmin(instance, objective):
     learned = learn_loss(observations, box, objective=objective)
     assert_verified(learned, observations, box)
     assert margin(learned.argmin, observations, box) >= -1e-6
-    order = guesses(observations)
+    order = best_first(observations)
     for better in order[: order.index(learned.argmin)]:
         assert margin(better, observations, box) < -1e-9
 
@@ -97,7 +99,7 @@ def test_instances_found_by_fuzzing_are_solved_right(features, errors, lower, up
     observations, box = [Observation(e, f) for e, f in zip(errors, features, strict=True)], Box(lower, upper)
     learned = learn_loss(observations, box, objective=objective)
     assert_verified(learned, observations, box)
-    order = guesses(observations)
+    order = best_first(observations)
     for better in order[: order.index(learned.argmin)]:
         assert margin(better, observations, box) < -1e-9
 
@@ -484,7 +486,7 @@ def test_a_solution_that_breaks_a_promise_is_not_returned():
     box, features, counts = pinned_box(3), features_of(observations), np.ones(5)
     cost = cost_matrix(observations, 1.0, counts)
     fit = learn.Fit(cost, box, scaling(cost, features, box), 1.0)
-    best, worst = guesses(observations)[0], guesses(observations)[-1]
+    best, worst = best_first(observations)[0], best_first(observations)[-1]
     rows, others = (features[guess] - features for guess in (best, worst))
     program = form("calibrated", fit.scales.cost(cost), rows, box, fit.scales, 1e3)
     good = qp.solve(program.problem)
@@ -521,7 +523,7 @@ def test_the_metric_decides_the_order_and_the_error_is_fitted():
     features = np.array([[1.0, 3.0], [3.0, 1.0], [2.0, 2.0], [2.0, 2.0]])
 
     def order(errors: list[float], metrics: list[float | None]) -> list[int]:
-        return guesses([Observation(e, f, metric=m) for e, f, m in zip(errors, features, metrics, strict=True)])
+        return best_first([Observation(e, f, metric=m) for e, f, m in zip(errors, features, metrics, strict=True)])
 
     assert order([0.1, 0.2, 0.3, 0.4], [None] * 4) == [0, 1, 2, 3]
     assert order([0.1, 0.2, 0.3, 0.4], [4.0, 3.0, 2.0, 1.0]) == [3, 2, 1, 0]

@@ -22,9 +22,9 @@ from typer.testing import CliRunner
 
 from tuneloss import Box, Observation
 from tuneloss.cli import app
-from tuneloss.core.journal import KEY, VERSION, _line
-from tuneloss.core.runs import Run
-from tuneloss.sklearn.saved import SavedModel
+from tuneloss.sklearn.model_file import SavedModel
+from tuneloss.tuning.journal import KEY, VERSION, _line
+from tuneloss.tuning.run import Run
 
 TIMEOUT = 30  # seconds
 NAMES = ["", " ", "\ud800", "\x00", "\x1b[31m", "<script>x</script>", "--><b>", "nan", "-inf", "学習率", "x" * 9999]

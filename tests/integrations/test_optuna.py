@@ -18,10 +18,10 @@ from optuna.testing.pytest_samplers import (  # noqa: E402
 )
 
 from tuneloss import Box, LossTuner, Observation  # noqa: E402
-from tuneloss.core.sample import distance  # noqa: E402
-from tuneloss.core.tune import FAILED_RADIUS  # noqa: E402
 from tuneloss.errors import InvalidInput  # noqa: E402
 from tuneloss.integrations.optuna import KEY, Told, TuneLossSampler, idle_trials  # noqa: E402
+from tuneloss.tuning.ask_tell import FAILED_RADIUS  # noqa: E402
+from tuneloss.tuning.sampling import distance  # noqa: E402
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 BOX = Box.from_dict({"l2": (0.01, 100.0), "smooth": (0.0, 2.0), "logloss": 1.0})

@@ -2,13 +2,13 @@
 
 import pytest
 
-from tuneloss.core.sample import center
 from tuneloss.errors import InvalidInput
 from tuneloss.paper import experiments
 from tuneloss.paper.ablation import BASE, VARIANTS, ablation_rows, ablation_units
 from tuneloss.paper.experiments import Setting, Unit, run_unit
 from tuneloss.paper.table1 import EXPERIMENT as TABLE1
 from tuneloss.paper.terms import appendix_box
+from tuneloss.tuning.sampling import center
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,6 @@ from matplotlib.font_manager import fontManager, get_font
 
 from tests.report.examples import comparison
 from tuneloss import Box, Observation
-from tuneloss.core.runs import Run
 from tuneloss.report import letters
 from tuneloss.report.comparison import report_page, write_report
 from tuneloss.report.letters import WIDEST, drawable, plain
@@ -19,6 +18,7 @@ from tuneloss.report.pictures import save
 from tuneloss.report.runs_figures import contributions_figure
 from tuneloss.report.runs_info import runs_info
 from tuneloss.report.runs_page import runs_page
+from tuneloss.tuning.run import Header, Run
 
 CHINESE, WORDS = (
     "学習率",
@@ -44,7 +44,7 @@ def test_any_name_makes_pages_and_pictures_without_a_warning(tmp_path, name):
     """Warnings are errors here. Where the page shows a name, its letters stay, for the fonts of whoever reads it."""
     box = Box.from_dict({name: (0.1, 10.0), "fit": 1.0})
     runs = [Run(i, {name: 1.0, "fit": 1.0}, Observation(1.0 + i, [1.0, i]), info={name: 1.0}) for i in range(2)]
-    page = runs_page(runs_info(name, box, runs))
+    page = runs_page(runs_info(Header(box, name), runs))
     assert report_page(comparison(title=name, methods=(name, "B"), name=name))
     write_report(comparison(title=name, methods=(name, "B"), name=name), tmp_path)
     if name == CHINESE:
@@ -57,7 +57,9 @@ def test_terms_whose_labels_are_cut_to_the_same_have_bars_of_their_own():
     names = ["a" * 50 + letter + "a" * 50 for letter in "bcd"]
     box = Box.from_dict({**dict.fromkeys(names, (0.1, 10.0)), "fit": 1.0})
     weights = {**dict.fromkeys(names, 1.0), "fit": 1.0}
-    figure = contributions_figure(runs_info("a", box, [Run(0, weights, Observation(1.0, [1.0, 2.0, 3.0, 4.0]))]))
+    figure = contributions_figure(
+        runs_info(Header(box, "a"), [Run(0, weights, Observation(1.0, [1.0, 2.0, 3.0, 4.0]))])
+    )
     assert sorted(bar.get_width() for bar in figure.axes[0].patches) == [1.0, 2.0, 3.0, 4.0]
     assert len({bar.get_y() for bar in figure.axes[0].patches}) == 4
 

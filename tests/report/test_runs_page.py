@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from tuneloss import Box, LossTuner, Observation, learn_loss
-from tuneloss.core.journal import Journal
-from tuneloss.core.runs import Run
 from tuneloss.errors import InvalidInput, JournalError
 from tuneloss.report.findings import findings
 from tuneloss.report.learned_info import alignment, alike, bounds_met, predictions, rivals
 from tuneloss.report.runs_figures import errors_figure, weights_figures
 from tuneloss.report.runs_info import contributions, read_runs, regularizer, runs_info
 from tuneloss.report.runs_page import runs_page, write_runs_report
+from tuneloss.tuning.journal import Journal
+from tuneloss.tuning.run import Header, Run
 
 BOX = Box.from_dict({"l2": (0.01, 1000.0), "smooth": (0.0, 1000.0), "fit": 1.0})
 
@@ -89,7 +89,7 @@ def test_a_loss_that_is_the_error_explains_all_of_it():
     for _ in range(5):
         features = rng.random(2)
         tuner.tell({"a": 1.0, "b": 1.0}, Observation(2 * (3 * features[0] + features[1]), features))
-    assert predictions(runs_info("exact", box, tuner.history)).explained == pytest.approx(1)
+    assert predictions(runs_info(Header(box, "exact"), tuner.history)).explained == pytest.approx(1)
 
 
 def test_bounds_and_rivals_and_terms_alike_are_found():
@@ -102,7 +102,7 @@ def test_bounds_and_rivals_and_terms_alike_are_found():
     ((one, other, cosine),) = alike([same], box)
     assert (one, other) == ("a", "b")
     assert cosine == pytest.approx(1)
-    tied = runs_info("tied", box, _told(box, [same, same]))
+    tied = runs_info(Header(box, "tied"), _told(box, [same, same]))
     assert rivals(tied.observations, tied.learned) == [0]
 
 
@@ -118,12 +118,12 @@ def test_findings_are_said_in_words_with_the_number(info):
     assert found["failed runs"].found == "1 of 6 runs failed, the last one so: diverged <script>."
     assert "l2 is at its lower bound, 0.01" in found["weight at its bound"].found
     box = Box.from_dict({"a": (0.0, 2.0), "b": (0.5, 1.0), "c": 1.0})
-    few = findings(runs_info("few", box, _told(box, [Observation(1.0, [1.0, 2.0, 3.0])])))
+    few = findings(runs_info(Header(box, "few"), _told(box, [Observation(1.0, [1.0, 2.0, 3.0])])))
     assert "1 model without gradients cannot determine 2 weights" in few[0].found
     noise = [Observation(e, [1.0, 1.0 + 1e-3 * e, 1.0]) for e in (1.0, 5.0, 2.0, 9.0)]
-    assert any(one.kind == "poor fit" for one in findings(runs_info("noise", box, _told(box, noise))))
+    assert any(one.kind == "poor fit" for one in findings(runs_info(Header(box, "noise"), _told(box, noise))))
     opposite = [Observation(e, [1.0, 1.0, 1000.0 - e], metric=e) for e in (1.0, 500.0, 999.0)]
-    kinds = {one.kind for one in findings(runs_info("opposite", box, _told(box, opposite)))}
+    kinds = {one.kind for one in findings(runs_info(Header(box, "opposite"), _told(box, opposite)))}
     assert kinds & {"scale near 0", "poor fit"}
 
 
@@ -146,7 +146,7 @@ def test_a_journal_without_any_observation_has_a_page_too(tmp_path):
 def test_one_run_has_a_page_too():
     """In the singular, and with ticks at whole runs."""
     weights = {"l2": 1.0, "smooth": 1.0, "fit": 1.0}
-    info = runs_info("one", BOX, [Run(0, weights, train(weights))])
+    info = runs_info(Header(BOX, "one"), [Run(0, weights, train(weights))])
     assert "LearnLoss has one model to learn from: run 1, of validation error" in runs_page(info)
     for figure in (errors_figure(info), *weights_figures(info).values()):
         (axes,) = figure.axes

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.sklearn.problems import NO_WEIGHTS, make_problem, some_params
+from tuneloss.sklearn.fitting import fit
 from tuneloss.sklearn.observe import inverse_products, observe
 from tuneloss.sklearn.softmax import NAMES, Hessian, conditioner, cross_entropy, make_data, terms
-from tuneloss.sklearn.solve import fit
 
 WEIGHTS = NO_WEIGHTS | {"l1": 0.2, "l2": 0.5, "uniform": 0.1, "dropout": 0.2}
 

@@ -5,10 +5,10 @@ import pytest
 
 from tests.sklearn.problems import NO_WEIGHTS, make_problem
 from tests.sklearn.test_search import TERMS, each, folds
+from tuneloss.sklearn.fitting import fit
 from tuneloss.sklearn.online import Loss, online_search, proximal_steps, repeated
 from tuneloss.sklearn.piecewise import Regularizer
 from tuneloss.sklearn.search import Options, best_of
-from tuneloss.sklearn.solve import fit
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -24,7 +24,7 @@ from tuneloss.torch import (
     UniformLabels,
     observe,
 )
-from tuneloss.torch.locality import recent
+from tuneloss.tuning.locality import recent
 
 TRAIN, VALIDATION = make_data(8, 8, seed=1), make_data(40, seed=2)
 

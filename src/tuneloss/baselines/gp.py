@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 from scipy.special import log_ndtr
 
-from tuneloss.core.checks import Array
+from tuneloss.types import Array
 
 JITTER = 1e-8
 NOISE_SCALE = 0.1

@@ -11,8 +11,8 @@ from scipy.stats import qmc
 from tuneloss.baselines.gp import Posterior, expected_improvement, log_posterior, slice_sample
 from tuneloss.baselines.search import Cube, Search
 from tuneloss.core.box import Box
-from tuneloss.core.checks import Array
-from tuneloss.core.sample import sample_box
+from tuneloss.tuning.sampling import sample_box
+from tuneloss.types import Array
 
 BURN_IN, AGAIN, KEPT = 100, 20, 10  # sweeps: before the first proposal, before each further one, kept
 CANDIDATES, NEAR, REFINED = 1024, 64, 3

@@ -9,9 +9,9 @@ import numpy as np
 
 from tuneloss.baselines.search import Search
 from tuneloss.core.box import Box
-from tuneloss.core.checks import Array
-from tuneloss.core.sample import ranges
 from tuneloss.errors import InvalidInput
+from tuneloss.tuning.sampling import ranges
+from tuneloss.types import Array
 
 Sampler = Literal["tpe", "gp"]
 

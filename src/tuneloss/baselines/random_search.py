@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tuneloss.baselines.search import Search
-from tuneloss.core.checks import Array
-from tuneloss.core.sample import sample_box
+from tuneloss.tuning.sampling import sample_box
+from tuneloss.types import Array
 
 
 class RandomSearch(Search):

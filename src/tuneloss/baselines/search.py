@@ -8,10 +8,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from tuneloss.core.box import Box
-from tuneloss.core.checks import Array, as_integer
+from tuneloss.core.checks import as_integer
 from tuneloss.core.observation import Observation
-from tuneloss.core.runs import Run, best_run, check_told
-from tuneloss.core.sample import ranges, same_point, sample_box
+from tuneloss.tuning.run import Run, best_run, check_told
+from tuneloss.tuning.sampling import ranges, same_point, sample_box
+from tuneloss.types import Array
 
 
 class Search(ABC):

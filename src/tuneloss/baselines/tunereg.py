@@ -11,9 +11,9 @@ import numpy as np
 from scipy.optimize import linprog
 
 from tuneloss.baselines.search import Search
-from tuneloss.core.checks import Array
-from tuneloss.core.sample import sample_box
 from tuneloss.errors import InvalidInput, SolverError
+from tuneloss.tuning.sampling import sample_box
+from tuneloss.types import Array
 
 LEAST_SCALE = 0.01  # the least a
 

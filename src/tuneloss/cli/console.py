@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from tuneloss.core.progress import progress_bar
 from tuneloss.text import visible
+from tuneloss.tuning.progress import progress_bar
 
 UsageError: Any = typer.BadParameter.__base__  # what typer raises where the words of a command are wrong
 

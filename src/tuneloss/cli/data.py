@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
+from tuneloss.types import Array
 
 MOST_INPUTS = 10**6  # as in a saved model (sklearn/saved.py)
 FEWEST = 3  # rows of a class: one each to train, to validate and to test

@@ -15,12 +15,12 @@ from tuneloss.cli.console import console, put
 from tuneloss.cli.data import check_inputs
 from tuneloss.cli.shown import keep_apart, stoppable, writing
 from tuneloss.cli.sources import DataArgument, MaxGb, read
-from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
 from tuneloss.files import write_whole
+from tuneloss.types import Array
 
 if TYPE_CHECKING:
-    from tuneloss.sklearn.saved import SavedModel
+    from tuneloss.sklearn.model_file import SavedModel
 
 
 def predict(
@@ -34,7 +34,7 @@ def predict(
     The columns that the model was trained with must be there, in any order; others are not looked at.
     """
     with stoppable():
-        from tuneloss.sklearn.saved import load_model
+        from tuneloss.sklearn.model_file import load_model
 
         if out is not None:
             keep_apart(out, model, Path(data))

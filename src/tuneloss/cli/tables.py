@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from tuneloss.cli.console import note
 from tuneloss.cli.data import Data
-from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
+from tuneloss.types import Array
 
 FLOAT = 8  # bytes of a number, as which each cell is held
 LONGEST = 2**20  # bytes of a first line that are looked at

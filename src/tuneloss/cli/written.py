@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from tuneloss.cli.compare import MEASURES, TUNED, Compared, Rows
 from tuneloss.cli.data import Data
 from tuneloss.cli.shown import stoppable
-from tuneloss.core.journal import Journal, read_lines, replace_journal
-from tuneloss.core.runs import Run
 from tuneloss.errors import InvalidInput, JournalError
 from tuneloss.files import draft_folder
+from tuneloss.tuning.journal import Journal, read_lines, replace_journal
+from tuneloss.tuning.run import Header, LastLearned, Run
 
+MADE_BY = "fit"  # in the header of its journal
 MODEL, RUNS, REPORT = "model.npz", "runs.jsonl", "report.html"
 
 
@@ -29,16 +29,16 @@ def check_replaceable(out: Path) -> None:
 
 
 def _is_our_journal(path: Path) -> bool:
-    """That of a LossTuner has neither models to compare with nor a chosen run."""
+    """Whether the header says that `tuneloss fit` wrote it."""
     try:
         header, _ = read_lines(path)
     except JournalError:
         return False
-    return {"reference", "chosen"} <= set(header)
+    return header.get("made_by") == MADE_BY
 
 
 def _is_our_model(path: Path) -> bool:
-    from tuneloss.sklearn.saved import load_model
+    from tuneloss.sklearn.model_file import load_model
 
     try:
         load_model(path)
@@ -59,7 +59,7 @@ def write(out: Path, data: Data, rows: Rows, found: Compared) -> dict[str, Path]
     """
     from tuneloss.report.runs_info import read_runs
     from tuneloss.report.runs_page import write_runs_report
-    from tuneloss.sklearn.saved import SavedModel
+    from tuneloss.sklearn.model_file import SavedModel
 
     tuned, title = found.tuned, f"{data.title}: {rows}"
     about = {"title": title, "weights": tuned.loss_weights_, "results": found.results[TUNED]}
@@ -97,10 +97,8 @@ def _write_journal(path: Path, title: str, found: Compared) -> None:
     note = "L2 alone is used: no run with learned weights was clearly better. " if is_l2_only(weights) else ""
     note += f"The saved model was fitted to all training examples, with l1 and l2 {growth:.4g} times as large."
     learned = found.tuned.learned_
-    said: dict[str, Any] = {"weights": None, "scale": 0.0, "note": ""}
-    if learned is not None:
-        said = {"weights": learned.as_dict(), "scale": learned.scale, "note": learned.note}
-    header = {"title": title, "reference": reference, "chosen": chosen, "note": note, "search": said}
-    journal = Journal(path, {"box": found.tuned.box_.state_dict(), **header})
+    search = LastLearned() if learned is None else LastLearned(learned.as_dict(), learned.scale, learned.note)
+    header = Header(found.tuned.box_, title, MADE_BY, reference, chosen=chosen, note=note, search=search)
+    journal = Journal(path, header.to_dict())
     for i, (run, known) in enumerate(zip(found.tuned.history_, found.by_run, strict=True)):
         journal.append(Run(i, run["weights"], run["observation"], info=known).to_dict())

@@ -1,21 +1,12 @@
-"""The paper's section 3 in NumPy: learn the weights of a loss from observations of trained models.
+"""LearnLoss in NumPy: learn the weights of a loss from observations of trained models (the paper's section 3).
 
-    checks.py       input that breaks a rule is refused in words
+    checks.py       rules that input must keep
     box.py          which weights are allowed
     observation.py  what is kept of one trained model
     cost.py         how badly a loss predicts error: a quadratic form
-    forms.py        that cost, subject to box and argmin, as a convex program; in scaled coordinates
-    qp.py           solves convex programs, and verifies the solutions
-    reach.py        which observations can be the argmin at all
-    learn.py        learn_loss: all of these together (algorithm LearnLoss)
-    folds.py        the same on the folds of cross-validation
-    sample.py       points of a box without data
-    runs.py         the record of what was told
-    told.py         all of these records, and what every proposal asks of them
-    journal.py      a file of records that survives a kill
-    progress.py     a progress bar
-    turns.py        which form of the cost learns next
-    tune.py         LossTuner: ask, train, tell (algorithm TuneLoss)
+    learn.py        learn_loss: algorithm LearnLoss
+    folds.py        learn_loss on the folds of cross-validation
+    solver/         the convex program for one guess of the argmin, its solution, and which guesses are possible
 
 | paper                           | here                     | shape          |
 |---------------------------------|--------------------------|----------------|

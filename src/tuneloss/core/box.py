@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tuneloss.core.checks import Array, as_finite, as_names, as_numbers, holds_numbers, reading
+from tuneloss.core.checks import as_finite, as_names, as_numbers, holds_numbers, reading
 from tuneloss.errors import InvalidInput
+from tuneloss.types import Array
 
 SIZES = (1e-100, 1e100)  # of bounds: beyond, their products with squares of features are no numbers any more
 INSIDE = 1e-6  # relative: weights this far outside, as after a trip through float32, are taken for inside

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tuneloss.errors import InvalidInput, NotFinite
-
-Array = NDArray[np.float64]
+from tuneloss.types import Array
 
 
 def holds_numbers(array: NDArray[Any]) -> bool:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from numbers import Real
-from typing import Literal
 
 import numpy as np
 
-from tuneloss.core.checks import Array
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
-
-Epsilon = Literal["balanced", "paper"] | float
+from tuneloss.types import Array, Epsilon
 
 
 def epsilon_value(epsilon: Epsilon, observations: Sequence[Observation], sample_weight: Array) -> float:

@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tuneloss.core.box import Box
-from tuneloss.core.checks import Array
-from tuneloss.core.cost import Epsilon, cost_matrix, epsilon_value
-from tuneloss.core.forms import CAP, Objective, Scaling, scaling
+from tuneloss.core.cost import cost_matrix, epsilon_value
 from tuneloss.core.learn import (
     Fit,
     LearnedLoss,
@@ -19,12 +17,13 @@ from tuneloss.core.learn import (
     check_objective,
     check_observations,
     counts_of,
-    guesses,
     unsolved,
 )
-from tuneloss.core.observation import Observation
-from tuneloss.core.reach import ROUNDING, always_below_0, highs, largest
+from tuneloss.core.observation import Observation, best_first, best_index
+from tuneloss.core.solver.program import CAP, Scaling, scaling
+from tuneloss.core.solver.reachability import ROUNDING, always_below_0, highs, largest
 from tuneloss.errors import InvalidInput
+from tuneloss.types import Array, Epsilon, Objective
 
 TOLERANCE = 1e-9  # of rows of unit length
 
@@ -64,14 +63,14 @@ def learn_loss_on_folds(
     cost = cost_matrix(counted, number, counts[counts > 0])
     features = [np.array([o.features for o in fold]) for fold in folds]
     fit = Fit(cost, box, scaling(cost, np.vstack(features), box), number)
-    best = [guesses(fold)[0] for fold in folds]
+    best = [best_index(fold) for fold in folds]
     rows = np.vstack([own[guess] - own for own, guess in zip(features, best, strict=True)])
     learned = fit.solve(rows, objective, CAP, quick=True)
     if learned is not None:  # a solved QP shows by itself that each fold's best can be selected
         return replace(learned, argmin=best[0])
     rows, first = np.zeros((0, len(box))), 0
     for position, (fold, own) in enumerate(zip(folds, features, strict=True)):
-        for guess in guesses(fold):
+        for guess in best_first(fold):
             held = np.vstack([rows, own[guess] - own])
             if can_hold(held, box, fit.scales):
                 rows, first = held, guess if position == 0 else first

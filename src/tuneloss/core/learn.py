@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tuneloss.core.box import Box, check_box
-from tuneloss.core.checks import Array, as_numbers
-from tuneloss.core.cost import Epsilon, cost_matrix, epsilon_value
-from tuneloss.core.forms import CAP, Form, Objective, Scaling, form, scaling
-from tuneloss.core.observation import Observation
-from tuneloss.core.qp import ACCEPTED, Solution, eigenvalues_exceed, smallest, solve, tie_rule_not_met
-from tuneloss.core.reach import SELECTS, Reach
+from tuneloss.core.checks import as_numbers
+from tuneloss.core.cost import cost_matrix, epsilon_value
+from tuneloss.core.observation import Observation, best_first
+from tuneloss.core.solver.program import CAP, Form, Scaling, form, scaling
+from tuneloss.core.solver.qp import ACCEPTED, Solution, eigenvalues_exceed, smallest, solve, tie_rule_not_met
+from tuneloss.core.solver.reachability import SELECTS, Reach
 from tuneloss.errors import InvalidInput, SolverError
+from tuneloss.types import Array, Epsilon, Objective
 
 SELECTED = (
     1e-8  # the same in the units of the caller, relative to the largest difference in any term's part of the loss
@@ -136,7 +137,7 @@ class Learner:
         cost = cost_matrix(counted, number, counts[counts > 0], offset=offset)
         fit = Fit(cost, self.box, scaling(cost, features, self.box), number)
         if constrained:
-            return self._best_reachable(fit, guesses(observations), features, objective)
+            return self._best_reachable(fit, best_first(observations), features, objective)
         free = np.zeros((0, len(self.box)))
         learned = fit.solve(free, objective, CAP, quick=True) or fit.solve(free, objective, CAP)
         if learned is None:
@@ -173,13 +174,6 @@ def unsolved(m: int, k: int, what: str = "") -> SolverError:
         f"{what}no solver reached a KKT residual of {ACCEPTED:g} for the program of {m} observations and {k} weights. "
         "Please report it with the observations' to_dict(); other bounds or another epsilon may help."
     )
-
-
-def guesses(observations: Sequence[Observation]) -> list[int]:
-    """Indices of the observations, the best first: by metric, then by error, then the most recent."""
-    errors = np.array([o.error for o in observations])
-    metrics = np.array([o.score for o in observations])
-    return [int(i) for i in np.lexsort((-np.arange(len(errors)), errors, metrics))]
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tuneloss.core.checks import Array, as_finite, as_names, as_number, holds_numbers, reading
+from tuneloss.core.checks import as_finite, as_names, as_number, holds_numbers, reading
 from tuneloss.errors import InvalidInput
+from tuneloss.types import Array
 
 BLOCK = 4096  # rows of a jacobian that are read at a time, so that no n x k copy is made
 LARGE = 32  # rows of a gram from which on its record is packed
@@ -175,6 +176,33 @@ class Observation:
         for new, *values in zip(found, errors.tolist(), features, grams, columns["metric"], strict=True):
             new.__dict__.update(zip(FIELDS, (*values, names), strict=True))
         return found
+
+
+class Scored(Protocol):
+    """A model that can be compared with others."""
+
+    @property
+    def error(self) -> float: ...
+    @property
+    def score(self) -> float: ...
+
+
+def best_first(models: Sequence[Scored]) -> list[int]:
+    """Return indices from the best model to the worst.
+
+    The better model has the lower score (its metric, or its error if it has no metric). Ties are broken by the lower
+    error, then by the later position.
+
+    >>> best_first([Observation(2.0, [1.0]), Observation(1.0, [1.0]), Observation(1.0, [1.0])])
+    [2, 1, 0]
+    """
+    errors, scores = np.array([model.error for model in models]), np.array([model.score for model in models])
+    return [int(i) for i in np.lexsort((-np.arange(len(errors)), errors, scores))]
+
+
+def best_index(models: Sequence[Scored]) -> int:
+    """Return the index of the best model: the first of `best_first`."""
+    return best_first(models)[0]
 
 
 def _packed(gram: Array) -> str:

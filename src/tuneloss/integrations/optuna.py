@@ -17,11 +17,12 @@ from optuna.samplers import BaseSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from tuneloss.core.box import Box, check_box
-from tuneloss.core.checks import Array, as_integer
+from tuneloss.core.checks import as_integer
 from tuneloss.core.observation import Observation
-from tuneloss.core.sample import nearby, same_point
-from tuneloss.core.tune import LossTuner
 from tuneloss.errors import InvalidInput
+from tuneloss.tuning.ask_tell import LossTuner
+from tuneloss.tuning.sampling import nearby, same_point
+from tuneloss.types import Array
 
 if TYPE_CHECKING:
     from optuna.study import Study

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
 from tuneloss.npz import read_arrays
+from tuneloss.types import Array
 
 Labels = NDArray[np.int64]
 DIGITS = "digits"  # the embedded set

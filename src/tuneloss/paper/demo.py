@@ -9,7 +9,6 @@ import numpy as np
 
 from tuneloss import LossTuner
 from tuneloss.baselines.random_search import RandomSearch
-from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput, RunFailed
 from tuneloss.paper.datasets import Split, digits
 from tuneloss.paper.experiments import as_seed, loss_and_error
@@ -17,6 +16,7 @@ from tuneloss.paper.terms import appendix_box, draw_masks, observe
 from tuneloss.paper.trainer import train
 from tuneloss.paper.tuners import Tuner
 from tuneloss.report.records import Comparison, RunRecord
+from tuneloss.types import Array
 
 METHODS = ("TuneLoss", "random search")
 EPOCHS = 100

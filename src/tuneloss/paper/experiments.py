@@ -12,14 +12,14 @@ from typing import Any, Literal
 import numpy as np
 
 from tuneloss.baselines.random_search import RandomSearch
-from tuneloss.core.checks import Array
-from tuneloss.core.sample import center
 from tuneloss.errors import RunFailed
 from tuneloss.paper.datasets import DIGITS, Labels, Split, fresh_split
 from tuneloss.paper.results import Record, Task, run_missing
 from tuneloss.paper.terms import appendix_box, draw_masks, log_probabilities, observe, observe_error
 from tuneloss.paper.trainer import train
 from tuneloss.paper.tuners import READ_TERMS, make_tuner
+from tuneloss.tuning.sampling import center
+from tuneloss.types import Array
 
 EPOCHS, EPOCHS_ON_DIGITS = 30, 100  # the paper does not say how many; digits are few
 DRAWS = 8  # of dropout masks, in an observation

@@ -12,9 +12,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tuneloss import Box, Observation, learn_loss
-from tuneloss.core.checks import Array
 from tuneloss.report.colors import INK, SERIES
 from tuneloss.report.figures import style
+from tuneloss.types import Array
 
 KNOTS = np.array([[-2.0, 4.0], [-1.0, 1.6], [0.0, 0.5], [3.0, 2.0]])  # (theta, error), linear between
 TRAINED = np.array([-1.7, -1.0, 0.6, 1.5, 2.8])  # Theta_0

@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, PercentFormatter
 
-from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
 from tuneloss.paper.experiments import Unit
 from tuneloss.paper.results import Record
@@ -18,6 +17,7 @@ from tuneloss.paper.tuners import COLORS, LABELS, TUNERS, check_tuners
 from tuneloss.report.colors import INK
 from tuneloss.report.figures import style
 from tuneloss.report.info import interval
+from tuneloss.types import Array
 
 EXPERIMENT = "figure2"
 RUNS = dict.fromkeys(TUNERS, 100) | {"random": 500, "gp-ei-mcmc": 50}

@@ -18,12 +18,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tuneloss.core.checks import Array
 from tuneloss.paper.datasets import Split, fresh_split
 from tuneloss.paper.experiments import loss_and_error, repeat_seeds
 from tuneloss.paper.results import Record, Task, run_missing
 from tuneloss.paper.trainer import AdaGrad
 from tuneloss.torch import ConvexPiecewiseLinear, LinearLoss, OnlineTuner
+from tuneloss.types import Array
 
 EXPERIMENT, EPOCHS, REPEATS, KNOTS = "figure3", 1000, 5, 50
 DRAWN = (10, 100, 1000)  # epochs after which the regularizer is drawn

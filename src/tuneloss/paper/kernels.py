@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneloss.lookup import Knots, cell_of, compiled, searched_bin
+from tuneloss.hinges.lookup import Knots, cell_of, compiled, searched_bin
 from tuneloss.paper.datasets import Labels
 from tuneloss.paper.prefetch import LINE, prefetch
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tuneloss.core.checks import Array
 from tuneloss.paper.experiments import Unit
 from tuneloss.paper.results import Record
 from tuneloss.paper.tuners import LABELS, TUNERS
 from tuneloss.report.info import Interval, interval
+from tuneloss.types import Array
 
 EXPERIMENT, RUNS = "table1", 10
 SMALL, LARGE = ("tf_flowers", "nct_crc_he_3class"), ("oxford_iiit_pet", "caltech101")

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuneloss import Box, Observation
-from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
 from tuneloss.paper.datasets import Labels, Split
+from tuneloss.types import Array
 
 NAMES = ("l1", "l2", "uniform", "dropout", "logloss")
 Masks = NDArray[np.bool_]

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput, RunFailed
-from tuneloss.lookup import make_cells
+from tuneloss.hinges.lookup import make_cells
 from tuneloss.paper import kernels
 from tuneloss.paper.datasets import Split
 from tuneloss.paper.terms import NAMES, check_params
+from tuneloss.types import Array
 
 
 class AdaGrad:

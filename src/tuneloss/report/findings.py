@@ -50,7 +50,7 @@ def _scale(info: RunsInfo) -> Finding | None:
 
 def _fit(info: RunsInfo) -> Finding | None:
     found = predictions(info)
-    if info.search is not None or found is None or not found.explained < POOR_FIT:
+    if info.header.search is not None or found is None or not found.explained < POOR_FIT:
         return None
     return Finding(
         "poor fit",
@@ -74,7 +74,7 @@ def _at_bounds(info: RunsInfo) -> list[Finding]:
     if info.learned is None:
         return []
     found, weights = [], info.learned.as_dict()
-    for term in info.knots:
+    for term in info.header.knots:
         if not any(weights[name] for name, own in info.hinges.items() if own == term):
             what = f"The learned regularizer {term} is 0 everywhere."
             found.append(Finding("weight at its bound", what, f"As far as these runs tell, {term} can be left out."))
@@ -91,7 +91,7 @@ def _at_bounds(info: RunsInfo) -> list[Finding]:
 
 def _alike(info: RunsInfo) -> list[Finding]:
     pairs = [pair for pair in alike(info.observations, info.box) if info.hinges.keys().isdisjoint(pair[:2])]
-    leave = "" if info.search is not None else "Leave one of them out, or pin it. "
+    leave = "" if info.header.search is not None else "Leave one of them out, or pin it. "
     return [
         Finding(
             "two terms alike",

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from tuneloss.core.checks import Array
-from tuneloss.core.sample import ranges
 from tuneloss.report.records import Comparison, RunRecord
+from tuneloss.tuning.sampling import ranges
+from tuneloss.types import Array
 
 Measure = Literal["validation_loss", "test_loss", "test_error"]
 MEASURES: dict[Measure, str] = {

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuneloss.core.box import Box
-from tuneloss.core.checks import Array
 from tuneloss.core.learn import LearnedLoss
 from tuneloss.core.observation import Observation
-from tuneloss.core.runs import Run
 from tuneloss.report.runs_info import RunsInfo
+from tuneloss.tuning.run import Run
+from tuneloss.types import Array
 
 TIED = 1e-6  # of the loss: an observation this near to the argmin is one of the active constraints
 CANCELLED = 1e-3  # of the squared gradients of the terms: what is left of their sum at a model trained to the end
@@ -48,7 +48,7 @@ def predictions(info: RunsInfo) -> Predictions | None:
     A search learns from gradients alone, so that only differences are predicted: there it is all its models, and the
     mean is that of the observed errors. Marked is the argmin; of a search the run whose weights are used.
     """
-    if info.search is None:
+    if info.header.search is None:
         if info.learned is None or not info.learned.scale > 0:
             return None
         observed = np.array([o.error for o in info.observations])
@@ -56,9 +56,9 @@ def predictions(info: RunsInfo) -> Predictions | None:
             observed, losses_of(info.observations, info.learned) / info.learned.scale, info.learned.argmin
         )
     runs = [run for run in info.runs if run.observation is not None]
-    if info.search.weights is None or not info.search.scale > 0 or info.best not in runs:
+    if info.header.search.weights is None or not info.header.search.scale > 0 or info.best not in runs:
         return None
-    weights = np.array([info.search.weights[name] for name in info.box.names]) / info.search.scale
+    weights = np.array([info.header.search.weights[name] for name in info.box.names]) / info.header.search.scale
     observed = np.array([run.observation.error for run in runs if run.observation is not None])
     level = np.array([run.observation.features @ weights for run in runs if run.observation is not None])
     return Predictions(observed, level + (observed - level).mean(), runs.index(info.best))

@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from tuneloss.core.sample import ranges
 from tuneloss.report import html
 from tuneloss.report.colors import INK, SERIES
 from tuneloss.report.figures import draw_weight, panel, style, whole_numbers
@@ -17,6 +16,7 @@ from tuneloss.report.learned_info import alignment, is_converged, predictions
 from tuneloss.report.letters import plain
 from tuneloss.report.pictures import to_svg
 from tuneloss.report.runs_info import RunsInfo, contributions, regularizer
+from tuneloss.tuning.sampling import ranges
 
 MOST_WEIGHTS = 12  # panels of weights, the largest parts of the loss first
 
@@ -91,7 +91,7 @@ def weights_figures(info: RunsInfo) -> dict[str, Figure]:
 def regularizer_figures(info: RunsInfo) -> dict[str, Figure]:
     """Each learned regularizer of the best run, as a curve over the value of a parameter."""
     found = {}
-    for term in info.knots:
+    for term in info.header.knots:
         curve = regularizer(info, term)
         if curve is None:
             continue
@@ -118,7 +118,7 @@ def predicted_figure(info: RunsInfo) -> Figure | None:
     ends = [both.min() - pad, both.max() + pad]
     axes.plot(ends, ends, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
     axes.plot(observed, predicted, "o", color=SERIES[0], markersize=5, linewidth=0)
-    label = "selected by the loss" if info.search is None else "chosen"
+    label = "selected by the loss" if info.header.search is None else "chosen"
     axes.plot(observed[marked], predicted[marked], "o", color=SERIES[1], markersize=8, label=label)
     axes.set(xlim=ends, ylim=ends, xlabel="observed error", ylabel="predicted error")
     axes.legend(frameon=False, labelcolor=INK)

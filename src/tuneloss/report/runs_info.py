@@ -4,75 +4,63 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tuneloss.core.box import Box
-from tuneloss.core.checks import Array, as_integer, reading
-from tuneloss.core.journal import read_lines
 from tuneloss.core.learn import LearnedLoss, learn_loss
 from tuneloss.core.observation import Observation
-from tuneloss.core.runs import Run, best_run
 from tuneloss.errors import InvalidInput, JournalError, SolverError
-
-
-@dataclass(frozen=True)
-class Said:
-    """What LearnLoss said last to a search that looks in a box of its own, by weights' names; None if it did not.
-
-    scale: weights . features is about scale * error and a constant.
-    """
-
-    weights: Mapping[str, float] | None
-    scale: float = 0.0
-    note: str = ""
+from tuneloss.tuning.journal import read_lines
+from tuneloss.tuning.run import Header, Run, best_run
+from tuneloss.types import Array
 
 
 @dataclass(frozen=True, eq=False)
 class RunsInfo:
-    """Runs of one box, and what LearnLoss says to those with the most to tell.
+    """Runs of one box, and what LearnLoss learns from them.
 
-    observed: the runs that LearnLoss looks at: those with gradients, if there are any.
-    learned: None if there is no observation, no solution, or if a search learned from them.
-    reference: numbers of other models to compare with: {model: {measure: value}}.
-    knots: where the slopes of learned regularizers change: {term: positions}; their weights are named term/right0 ...
-        and term/left0 ...
-    chosen: index of the run whose weights are used, if that is not the one of least error.
-    note: in words, what else is to be known of its weights.
-    search: what LearnLoss said to the search that made the runs; then nothing is learned anew, and the box is not one
-        that a user has given.
+    Parameters
+    ----------
+    header : Header
+        The header of the journal.
+    runs : tuple of Run
+        All runs, in the order in which they were told.
+    observed : tuple of Run
+        The runs that LearnLoss uses: those with gradients, or all runs if none has gradients.
+    learned : LearnedLoss, optional
+        None if there is no observation, no solution, or if the header holds the answer to a search.
     """
 
-    title: str
-    box: Box
+    header: Header
     runs: tuple[Run, ...]
     observed: tuple[Run, ...]
     learned: LearnedLoss | None
-    reference: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    knots: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    chosen: int | None = None
-    note: str = ""
-    search: Said | None = None
+
+    @property
+    def box(self) -> Box:
+        """The box that all runs share."""
+        return self.header.box
 
     @property
     def best(self) -> Run | None:
         """The run that was chosen, if the journal names one; else the best told."""
-        return self.runs[self.chosen] if self.chosen is not None else best_run(self.runs)
+        return self.runs[self.header.chosen] if self.header.chosen is not None else best_run(self.runs)
 
     @property
     def hinges(self) -> dict[str, str]:
         """The term of each hinge, by the name of the hinge's weight: hinges mean something only together."""
-        numbers = [(term, j) for term, positions in self.knots.items() for j in range(len(positions))]
+        numbers = [(term, j) for term, positions in self.header.knots.items() for j in range(len(positions))]
         return {f"{term}/{side}{j}": term for side in ("right", "left") for term, j in numbers}
 
     @property
     def said(self) -> Mapping[str, float]:
         """The weights that LearnLoss says; none if it has no answer."""
-        if self.search is not None:
-            return self.search.weights or {}
+        if self.header.search is not None:
+            return self.header.search.weights or {}
         return self.learned.as_dict() if self.learned is not None else {}
 
     @property
@@ -88,37 +76,22 @@ class RunsInfo:
 
 
 def read_runs(path: Path) -> RunsInfo:
-    """The runs of a journal. Nothing is written.
-
-    Its first line may have, beside the box, a `title`, a `reference`, `knots`, `chosen`, a `note` and a `search`, as in
-    `RunsInfo`.
-    """
-    header, records = read_lines(path)
-    if "box" not in header:
+    """Read the runs of a journal; nothing is written."""
+    first, records = read_lines(path)
+    if "box" not in first:
         raise JournalError(f"The journal {path} must begin with its box; found none. It is another file.")
     try:
-        return _as_info(path, header, records)
+        return _as_info(path, first, records)
     except (OverflowError, RecursionError) as reason:  # a number or a nesting beyond what Python converts
         raise JournalError(f"The journal {path} must hold plain numbers and text; found that {reason}.") from None
 
 
-def _as_info(path: Path, header: dict[str, Any], records: Sequence[dict[str, Any]]) -> RunsInfo:
-    with reading(f"The first line of {path}"):
-        title, reference = str(header.get("title", path.stem)), header.get("reference", {})
-        known = {str(m): {str(k): float(v) for k, v in values.items()} for m, values in reference.items()}
-        knots = {str(term): [float(a) for a in row] for term, row in header.get("knots", {}).items()}
-        box = Box.from_state_dict(header["box"])
-        search = _as_said(header["search"], box) if "search" in header else None
-        chosen, note = header.get("chosen"), str(header.get("note", ""))
-        if chosen is not None and as_integer(chosen, "chosen", 0) >= len(records):
-            raise ValueError(f"chosen is run {chosen} of {len(records)}")
-        if not all(f"{term}/{side}0" in box.names for term in knots for side in ("right", "left")):
-            raise ValueError(f"knots of {', '.join(knots)}, which are not all terms of the box, or without a knot")
+def _as_info(path: Path, first: dict[str, Any], records: Sequence[dict[str, Any]]) -> RunsInfo:
+    header = Header.from_dict(first, len(records), f"The first line of {path}")
     runs = [Run.from_dict(record) for record in records]
     for number, run in enumerate(runs, start=2):
-        _check_terms(f"Line {number} of {path}", run, box)
-    info = runs_info(title, box, runs, search)
-    return replace(info, reference=known, knots=knots, chosen=chosen, note=note)
+        _check_terms(f"Line {number} of {path}", run, header.box)
+    return runs_info(replace(header, title=header.title or path.stem), runs)
 
 
 def _check_terms(where: str, run: Run, box: Box) -> None:
@@ -131,12 +104,7 @@ def _check_terms(where: str, run: Run, box: Box) -> None:
         raise JournalError(f"{where} must have a value for each of the box's {len(box)} terms; it has {n}.")
 
 
-def _as_said(record: Mapping[str, Any], box: Box) -> Said:
-    weights, scale, note = record["weights"], float(record["scale"]), str(record["note"])
-    return Said(None if weights is None else {name: float(weights[name]) for name in box.names}, scale, note)
-
-
-def runs_info(title: str, box: Box, runs: Sequence[Run], search: Said | None = None) -> RunsInfo:
+def runs_info(header: Header, runs: Sequence[Run]) -> RunsInfo:
     """What there is to say of these runs."""
     if not runs:
         raise InvalidInput("A report needs at least one run; found none. Tell the tuner the first one.")
@@ -145,10 +113,10 @@ def runs_info(title: str, box: Box, runs: Sequence[Run], search: Said | None = N
     observed = tuple(with_gram or known)
     found = [run.observation for run in observed if run.observation is not None]
     learned = None
-    if found and search is None:
+    if found and header.search is None:
         with suppress(SolverError), np.errstate(all="ignore"):  # it verifies its answer, however extreme the numbers
-            learned = learn_loss(found, box, epsilon="balanced" if with_gram else 0.0)
-    return RunsInfo(title, box, tuple(runs), observed, learned, search=search)
+            learned = learn_loss(found, header.box, epsilon="balanced" if with_gram else 0.0)
+    return RunsInfo(header, tuple(runs), observed, learned)
 
 
 def run_name(run: Run) -> str:
@@ -169,7 +137,7 @@ def contributions(info: RunsInfo) -> dict[str, float]:
 
 def regularizer(info: RunsInfo, term: str) -> tuple[Array, Array] | None:
     """A learned regularizer of the best run: positions, a little beyond its knots, and values less the least one."""
-    best, knots = info.best, np.array(info.knots[term])
+    best, knots = info.best, np.array(info.header.knots[term])
     names = [[f"{term}/{side}{j}" for j in range(len(knots))] for side in ("right", "left")]
     if best is None or best.weights is None or not all(name in best.weights for side in names for name in side):
         return None

@@ -34,11 +34,11 @@ def runs_page(info: RunsInfo) -> str:
         html.Section("What to do next", _next(info)),
         html.Section("All runs", _runs_table(info)),
     ]
-    return html.page(info.title, about, sections)
+    return html.page(info.header.title, about, sections)
 
 
 def _learned(info: RunsInfo) -> str:
-    box = "box" if info.search is None else "box of LearnLoss"
+    box = "box" if info.header.search is None else "box of LearnLoss"
     parts = [
         (f"weight-{i}", figure, f"Weight of {name} by run; dashed: the {box}.")
         for i, (name, figure) in enumerate(runs_figures.weights_figures(info).items())
@@ -55,23 +55,25 @@ def _best_words(info: RunsInfo) -> list[str]:
     if best is None or best.observation is None:
         return ["No run of this journal, trained with weights of its own, has an observation yet."]
     score = best.observation.score
-    which = "chosen" if info.chosen is not None else "best"
+    which = "chosen" if info.header.chosen is not None else "best"
     sentences = [f"The {which} model is that of run {run_name(best)}, with a {info.measure} of {score:.5g}."]
     first = next((run for run in info.runs if run.weights is not None and run.observation is not None), None)
     if first is not None and first is not best and first.observation is not None and first.observation.score:
         change = 100 * (score - first.observation.score) / abs(first.observation.score)
         if math.isfinite(change):
             sentences.append(f"That is {abs(change):.1f}% {'below' if change < 0 else 'above'} the first run.")
-    return [*sentences, info.note] if info.note else sentences
+    return [*sentences, info.header.note] if info.header.note else sentences
 
 
 def _weights_table(info: RunsInfo, box: str) -> str:
     """Term by term, the weight of the best run and what LearnLoss says, as far as there are such."""
     columns: dict[str, Mapping[str, float]] = {}
     if info.best is not None and info.best.weights is not None:
-        columns[f"weight of the {'best' if info.chosen is None else 'chosen'} run"] = info.best.weights
+        columns[f"weight of the {'best' if info.header.chosen is None else 'chosen'} run"] = info.best.weights
     if info.said:
-        columns["what LearnLoss (calibrated) says" if info.search is None else "what LearnLoss said last"] = info.said
+        columns["what LearnLoss (calibrated) says" if info.header.search is None else "what LearnLoss said last"] = (
+            info.said
+        )
     if not columns:
         return ""
     rows = []
@@ -91,10 +93,10 @@ def _how(info: RunsInfo) -> str:
 
 def _reference(info: RunsInfo) -> str:
     """Other models that the journal's first line names, such as those of plain methods."""
-    measures = list(dict.fromkeys(measure for values in info.reference.values() for measure in values))
+    measures = list(dict.fromkeys(measure for values in info.header.reference.values() for measure in values))
     rows = [
         [name, *(f"{values[m]:.4f}" if m in values else "" for m in measures)]
-        for name, values in info.reference.items()
+        for name, values in info.header.reference.items()
     ]
     return html.table(("model", *measures), rows) if rows else ""
 
@@ -102,7 +104,7 @@ def _reference(info: RunsInfo) -> str:
 def _next(info: RunsInfo) -> str:
     found = findings(info)
     if not found:
-        at_bound = "" if info.search is not None else "no weight at a bound, "
+        at_bound = "" if info.header.search is not None else "no weight at a bound, "
         return html.paragraphs([f"Nothing stands out: {at_bound}no terms that cannot be told apart."])
     return html.table(("what", "found", "what to do"), [[one.kind, one.found, one.do] for one in found], wrap=True)
 
@@ -120,5 +122,5 @@ def _runs_table(info: RunsInfo) -> str:
         rows.append([run_name(run), error, *(f"{run.info[n]:.5g}" if n in run.info else "" for n in extra), *weights])
     left_out = f" {len(free) - len(names)} more weights are not shown." if len(free) > len(names) else ""
     chosen = info.runs.index(info.best) if info.best is not None else None
-    marked = f"The {'best' if info.chosen is None else 'chosen'} run is marked." if chosen is not None else ""
+    marked = f"The {'best' if info.header.chosen is None else 'chosen'} run is marked." if chosen is not None else ""
     return html.table(("run", "validation error", *extra, *names), rows, caption=marked + left_out, chosen=chosen)

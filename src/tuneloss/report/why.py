@@ -8,20 +8,20 @@ from collections.abc import Iterable
 from matplotlib.figure import Figure
 
 from tuneloss.core.learn import LearnedLoss
-from tuneloss.core.runs import Run
 from tuneloss.report import html, runs_figures
 from tuneloss.report.learned_info import alignment, is_converged, predictions, rivals
 from tuneloss.report.runs_info import RunsInfo, run_name
+from tuneloss.tuning.run import Run
 
 
 def why(info: RunsInfo) -> str:
     """The section's words and figures."""
-    level = "" if info.search is None else ", but for the level of all"
+    level = "" if info.header.search is None else ", but for the level of all"
     figures: list[tuple[str, Figure | None, str]] = [
         ("predicted", runs_figures.predicted_figure(info), f"Each model's error, and what the loss says it is{level}."),
         ("parts", runs_figures.contributions_figure(info), "Each term's part in the loss of the best model."),
     ]
-    if info.search is not None:
+    if info.header.search is not None:
         return html.paragraphs(_search_words(info)) + runs_figures.drawn(figures)
     if info.learned is None:
         return html.paragraphs(["LearnLoss has nothing to learn from yet, or found no solution."])
@@ -77,8 +77,8 @@ def _search_words(info: RunsInfo) -> list[str]:
         "Levels of loss and error played no part: it predicts how errors differ.",
         *_explained_words(info),
     ]
-    if info.search is not None and info.search.note:
-        sentences.append(f"Note of the solver: {info.search.note}.")
+    if info.header.search is not None and info.header.search.note:
+        sentences.append(f"Note of the solver: {info.header.search.note}.")
     return sentences + _trained_to_the_end(info)
 
 

@@ -20,15 +20,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from tuneloss import Observation
-from tuneloss.core.checks import Array
 from tuneloss.errors import InvalidInput
 from tuneloss.sklearn.checks import check_options, check_split, check_two_classes
-from tuneloss.sklearn.given import Examples, read_examples
+from tuneloss.sklearn.examples import Examples, read_examples
+from tuneloss.sklearn.fitting import Fitted, fit
 from tuneloss.sklearn.online import online_search, repeated
 from tuneloss.sklearn.search import Fold, Options, Run, best_l2_of, best_of, chosen, grown, search
 from tuneloss.sklearn.softmax import Data, Inputs, Weights, all_classes, log_probabilities, make_data, weighted_targets
-from tuneloss.sklearn.solve import Fitted, fit
 from tuneloss.sklearn.splits import Split, k_splits, one_split
+from tuneloss.types import Array
 
 SMALL = 5e7  # examples * inputs * classes: below it, the threads of NumPy's BLAS and of SciPy's wait for each other
 FOLDS, ENOUGH, A_CLASS = 5, 500, 20  # by default: of so many folds, as many as validate with so many examples

@@ -16,9 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from tuneloss import Observation
-from tuneloss.core.checks import Array
+from tuneloss.sklearn.fitting import Fitted
 from tuneloss.sklearn.softmax import NAMES, Data, Hessian, Inputs, conditioner, cross_entropy, terms
-from tuneloss.sklearn.solve import Fitted
+from tuneloss.types import Array
 
 STEPS = 6  # of the Krylov space: the solve says in which direction to go, the next fit how far that was right
 

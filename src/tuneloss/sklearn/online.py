@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tuneloss import Box, Observation, learn_loss
-from tuneloss.core.checks import Array
 from tuneloss.errors import SolverError
+from tuneloss.sklearn.fitting import Fitted, fit
 from tuneloss.sklearn.piecewise import Regularizer, hinge_features, hinge_gram, quantile_knots
 from tuneloss.sklearn.search import LEAST, Each, Fold, Options, Run, as_run, best_of, first_l2, grown, only_l2, run_all
 from tuneloss.sklearn.softmax import (
@@ -30,7 +30,7 @@ from tuneloss.sklearn.softmax import (
     smooth_value,
     terms,
 )
-from tuneloss.sklearn.solve import Fitted, fit
+from tuneloss.types import Array
 
 KNOTS, EPOCHS, STEPS = 20, 40, 20
 WINDOW, DAMPING, PATIENCE = 10, 0.7, 8

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tuneloss.core.checks import Array
+from tuneloss.types import Array
 
 Bins = NDArray[np.intp]
 

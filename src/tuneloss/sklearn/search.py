@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from tuneloss import Box, LearnedLoss, Observation
-from tuneloss.core.checks import Array
 from tuneloss.core.folds import learn_loss_on_folds
-from tuneloss.core.sample import same_point
 from tuneloss.errors import RunFailed, SolverError
+from tuneloss.sklearn.fitting import Fitted, fit
 from tuneloss.sklearn.observe import observe
 from tuneloss.sklearn.softmax import NAMES, Data, Inputs, Weights, predicted, terms
-from tuneloss.sklearn.solve import Fitted, fit
+from tuneloss.tuning.sampling import same_point
+from tuneloss.types import Array
 
 FACTOR = 6.0  # from one L2 weight of the path to the next
 SHORTEST, LONGEST = 3, 15  # fits of the path

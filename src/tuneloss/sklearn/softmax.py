@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tuneloss.core.checks import Array
+from tuneloss.types import Array
 
 NAMES = ("l1", "l2", "uniform", "dropout", "logloss")
 BLOCK = 2**21  # numbers that are worked on at a time

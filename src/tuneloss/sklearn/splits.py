@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tuneloss.core.checks import Array
 from tuneloss.sklearn.softmax import Inputs, Labels
+from tuneloss.types import Array
 
 COMMON = 0.5  # of the smallest fold: inputs that have more of the weight are spread over all folds
 Split = tuple[Array, Array]  # sample weights (N,) of training and of validation

@@ -17,24 +17,24 @@ import numpy as np
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from tuneloss.core.checks import Array, as_integer, reading
-from tuneloss.core.cost import Epsilon, check_epsilon
-from tuneloss.core.forms import Objective
+from tuneloss.core.checks import as_integer, reading
+from tuneloss.core.cost import check_epsilon
 from tuneloss.core.learn import LearnedLoss, Learner, check_objective
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput, SolverError
-from tuneloss.torch.batches import Count, check_count, check_loader
-from tuneloss.torch.history import Record, frame
-from tuneloss.torch.locality import recent, span, without_gram
-from tuneloss.torch.loss import LinearLoss
-from tuneloss.torch.observe import observe
-from tuneloss.torch.passes import Error
-from tuneloss.torch.penalties import L2
-from tuneloss.torch.piecewise import ConvexPiecewiseLinear
-from tuneloss.torch.record import write_journal
-from tuneloss.torch.select import Select, trainable
-from tuneloss.torch.source import check_function, describe
-from tuneloss.torch.wrappers import bare
+from tuneloss.torch.observing.batches import Count, check_count, check_loader
+from tuneloss.torch.observing.observe import observe
+from tuneloss.torch.observing.passes import Error
+from tuneloss.torch.observing.wrappers import bare
+from tuneloss.torch.run_journal import write_journal
+from tuneloss.torch.terms.loss import LinearLoss
+from tuneloss.torch.terms.penalties import L2
+from tuneloss.torch.terms.piecewise import ConvexPiecewiseLinear
+from tuneloss.torch.terms.selection import Select, trainable
+from tuneloss.torch.terms.source import check_function, describe
+from tuneloss.tuning.history import Record, frame
+from tuneloss.tuning.locality import recent, span, without_gram
+from tuneloss.types import Array, Epsilon, Objective
 
 Start = Literal["now", "rise"]
 Constraints = Literal["all", "window", "none"]

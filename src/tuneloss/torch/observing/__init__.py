@@ -1,0 +1,11 @@
+"""From a model to an observation.
+
+observe.py         observe: the observation of a model
+passes.py          sums over batches
+gram.py            the gram, block by block of parameters
+sampling_noise.py  what the choice of batches adds to a gram
+batches.py         batches of a loader
+preserve.py        the model and the loaders stay as they were
+processes.py       sums over processes; shards.py: FSDP2
+wrappers.py        what wraps a model
+"""

@@ -1,0 +1,110 @@
+"""An observation of a PyTorch model: values of all terms and of the error, and the gram of their gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from tuneloss.core.checks import as_integer
+from tuneloss.core.observation import Observation
+from tuneloss.errors import InvalidInput
+from tuneloss.torch.observing.batches import Count, check_count, check_loader
+from tuneloss.torch.observing.passes import Error, Pass
+from tuneloss.torch.observing.preserve import in_eval_mode, preserved, seed_loaders, unshrunk_embeddings
+from tuneloss.torch.observing.processes import group_of, share_buffers, together
+from tuneloss.torch.observing.shards import is_sharded, reshard
+from tuneloss.torch.observing.wrappers import bare, eagerly
+from tuneloss.torch.terms.loss import LinearLoss
+from tuneloss.torch.terms.piecewise import ConvexPiecewiseLinear
+from tuneloss.torch.terms.selection import Select, trainable
+from tuneloss.torch.terms.source import check_function, describe
+
+
+def observe(
+    model: nn.Module,
+    loss: LinearLoss,
+    error: Error,
+    train: Any,
+    validation: Any,
+    *,
+    metric: Error | None = None,
+    batches: Count = None,
+    validation_batches: Count = None,
+    params: Select | None = None,
+    draws: int = 1,
+    seed: int = 0,
+    merge: bool = True,
+) -> Observation:
+    """Observe a model: its validation error, the values of its loss terms, and the gram of all their gradients.
+
+    The error is taken in eval mode. Terms are taken in train mode: as the model is, if it is in train mode (so
+    layers you froze stay so), else all of it. The model is left as it was: modes, `.grad`, buffers such as
+    batch-norm statistics, embeddings with a `max_norm`, and the state of every random generator. So are the loaders,
+    also within an epoch. Those with persistent workers are read by workers that are started for this observation.
+
+    Values and gram are summed in float64; gradients in the parameters' dtype, float32 at least. It needs a copy of
+    the parameters for each data term and the error (and for each weight of a penalty of your own that is not
+    `entrywise`), and no n x k matrix. Random numbers are common: each call with
+    the same seed meets the same batches (where a loader shuffles by torch's or its own `generator`) and draws the
+    same masks and transforms, so that models differ by their parameters only.
+
+    Works under DDP and FSDP2, each process with its own part of the data: all get the same observation. Pass the
+    wrapped model; a plain one among several processes is refused.
+
+    error, metric: (model, batch) -> mean over the batch. The metric, if given, decides which model is better.
+    train, validation: loaders, or anything that gives batches again and again.
+    batches: how many of the training batches to use: a number, a part (0.25), None for all, or "auto": half of
+        them, but at least 8 and at most 100 (100 if the loader has no length). A loader without a length that gives so
+        many counts as endless.
+    validation_batches: how many to take the error's *gradient* on; its value is always taken on all.
+    params: the parameters in the gram, if not all that are trained: a pattern, several, or a function.
+    draws: how often to draw the random terms (`Dropout`, `Augmented`, callables with `random = True`), to be averaged.
+        Noise in a term's gradient makes its learned weight smaller.
+    merge: put small batches together (at most 32), while what they save for gradients fits into 32 MB; it is not done
+        where batch norm takes its statistics from the batch, nor under FSDP2. A loader of small batches then costs no
+        more than one of large ones. Turn it off for terms that compare the examples of a batch, as contrastive ones
+        do, and for models that recompute what they did not save (checkpointing).
+
+    >>> import torch
+    >>> from tuneloss.torch import L2
+    >>> loss = LinearLoss({"fit": lambda model, batch: model(batch).square().mean(), "l2": L2()},
+    ...                   box={"fit": 1.0, "l2": (0, 1)})
+    >>> data = [torch.ones(4, 2)]
+    >>> seen = observe(nn.Linear(2, 1), loss, loss.sources[0].term, data, data)
+    >>> seen.names, seen.gram.shape, bool(abs(seen.error - seen.features[0]) < 1e-6)
+    (('fit', 'l2'), (3, 3), True)
+    """
+    if not isinstance(loss, LinearLoss):
+        raise InvalidInput(
+            f"`loss` must be a LinearLoss; found {describe(loss)}. The order is observe(model, loss, error, train, "
+            "validation)."
+        )
+    trainable(model)
+    check_function(error, "error")
+    if metric is not None:
+        check_function(metric, "metric")
+    check_loader(train, "train")
+    check_loader(validation, "validation")
+    check_count(batches, "batches")
+    check_count(validation_batches, "validation_batches")
+    as_integer(draws, "draws", 1)
+    as_integer(seed, "seed", 0)
+    for _, term, _ in loss.penalty_terms():
+        if isinstance(term, ConvexPiecewiseLinear):
+            term.check_placed()
+    group, inner = group_of(model), bare(model)
+    modules = nn.ModuleList([inner, loss])  # terms may be modules too
+    with preserved(modules, train, validation), eagerly(inner):
+        seed_loaders(seed, train, validation)
+        pass_ = Pass.over(inner, group, params, draws=draws, seed=seed, merge=merge)
+        share_buffers(inner, group)
+        with together(None if is_sharded(inner) else group):
+            with in_eval_mode(inner), unshrunk_embeddings(modules):
+                pass_.validation(error, metric, validation, validation_batches)
+            if not inner.training:
+                inner.train()
+            with unshrunk_embeddings(modules):
+                pass_.training(loss, train, batches)
+        reshard(inner)
+        return pass_.observation(loss, with_metric=metric is not None)

@@ -1,0 +1,154 @@
+"""Leave a model, its loaders and every random number generator exactly as they were."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from tuneloss.torch.observing.shards import local, reshard
+
+
+@contextmanager
+def preserved(model: nn.Module, *loaders: Any) -> Iterator[None]:
+    """Within, gradients can be taken; after, modes, buffers, loaders and random generators are as before.
+
+    Buffers are, for example, the running statistics of batch norm. Gradients (`.grad`) are not restored here:
+    observing does not touch them.
+    """
+    modules = [(module, module.training) for module in model.modules()]
+    buffers = [
+        (module, name, tensor, tensor.detach().clone())
+        for module, _ in modules
+        for name, tensor in module._buffers.items()
+        if tensor is not None
+    ]
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(_random_state(model, loaders))
+        stack.enter_context(_other_workers(loaders))
+        try:
+            yield
+        finally:
+            _set_modes(modules)
+            for module, name, tensor, before in buffers:
+                if not torch.equal(tensor, before):  # batch norm changes its statistics without a new version
+                    with torch.no_grad():
+                        tensor.copy_(before)
+                module._buffers[name] = tensor
+
+
+@contextmanager
+def unshrunk_embeddings(model: nn.Module) -> Iterator[None]:
+    """After, embeddings with a `max_norm`, whose forward shrinks the rows it looks up, have the weights they had."""
+    reshard(model)  # a shard lives as long as the model, what FSDP2 gathers does not
+    shrinking = [m for m in model.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag) and m.max_norm is not None]
+    weights = [(local(m.weight), local(m.weight).clone()) for m in shrinking]
+    try:
+        yield
+    finally:
+        for weight, before in weights:
+            if not torch.equal(weight, before):
+                weight.copy_(before)
+
+
+@contextmanager
+def in_eval_mode(model: nn.Module) -> Iterator[None]:
+    """Within, every module is in eval mode; after, each is in the mode it was in."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        _set_modes(modes)
+
+
+def _set_modes(modes: list[tuple[nn.Module, bool]]) -> None:
+    for module, mode in modes:
+        if module.training != mode:
+            module.train(mode)  # not the flag only: some do more, such as adapters that `eval` merged
+    for module, mode in modes:
+        module.training = mode
+
+
+def seed_everything(*numbers: int) -> None:
+    """Seed torch, NumPy and `random`, from which transforms draw: equal numbers give equal draws."""
+    seed = int(np.random.SeedSequence(numbers).generate_state(1)[0])
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
+    else:  # the same, without a millisecond for devices that are not there
+        torch.default_generator.manual_seed(seed)
+    np.random.seed(seed)  # noqa: NPY002  (a user's transform may draw from it)
+    random.seed(seed)
+
+
+def seed_loaders(seed: int, *loaders: Any) -> None:
+    """Seed the generators that shuffle, so that each observation meets the same examples in the same order."""
+    seed_everything(seed)
+    for generator in _generators(loaders):
+        if isinstance(generator, torch.Generator):
+            generator.manual_seed(seed)
+        else:
+            generator.bit_generator.state = np.random.default_rng(seed).bit_generator.state
+
+
+@contextmanager
+def _random_state(model: nn.Module, loaders: tuple[Any, ...]) -> Iterator[None]:
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    torch_states = [(g, g.get_state()) for g in _generators(loaders) if isinstance(g, torch.Generator)]
+    numpy_states = [(g, g.bit_generator.state) for g in _generators(loaders) if isinstance(g, np.random.Generator)]
+    with torch.random.fork_rng(devices=devices):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
+            for generator, state in torch_states:
+                generator.set_state(state)
+            for rng, saved in numpy_states:
+                rng.bit_generator.state = saved
+
+
+@contextmanager
+def _other_workers(loaders: tuple[Any, ...]) -> Iterator[None]:
+    """Within, loaders with persistent workers start others; after, those are ended, and the old ones go on.
+
+    A `DataLoader` with persistent workers has one iterator. To read it anew within an epoch would reset that epoch, and
+    would move the random numbers of its workers.
+    """
+    iterators = [(loader, loader._iterator) for loader in _unwrapped(loaders) if isinstance(loader, DataLoader)]
+    for loader, _ in iterators:
+        loader._iterator = None
+    try:
+        yield
+    finally:
+        for loader, iterator in iterators:
+            started, loader._iterator = loader._iterator, iterator
+            if started is not None and hasattr(started, "_shutdown_workers"):
+                started._shutdown_workers()  # now: an error's traceback may hold it for long
+
+
+def _generators(loaders: tuple[Any, ...]) -> list[Any]:
+    """The random generators of loaders and of their samplers, each once."""
+    owners = _unwrapped(loaders)
+    for loader in list(owners):
+        owners += [getattr(loader, part, None) for part in ("sampler", "batch_sampler", "dataset")]
+        owners += [getattr(getattr(loader, "batch_sampler", None), "sampler", None)]
+    found = [getattr(owner, "generator", None) for owner in owners]
+    known = {id(g): g for g in found if isinstance(g, (torch.Generator, np.random.Generator))}
+    return list(known.values())
+
+
+def _unwrapped(loaders: tuple[Any, ...]) -> list[Any]:
+    """The loaders, and each `DataLoader` that one of them holds as an attribute; each once."""
+    held = [part for loader in loaders for part in getattr(loader, "__dict__", {}).values()]
+    found = {id(loader): loader for loader in (*loaders, *(part for part in held if isinstance(part, DataLoader)))}
+    return list(found.values())

@@ -1,0 +1,166 @@
+"""FSDP2 (`torch.distributed.fsdp.fully_shard`): every process holds a shard of every parameter.
+
+Only `backward()` sums a gradient over processes, and leaves its shard in `.grad`; the gram is the sum over processes of
+their shards' grams.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from tuneloss.errors import InvalidInput
+from tuneloss.torch.observing.wrappers import clean_name
+
+
+def is_sharded(model: nn.Module) -> bool:
+    """Whether FSDP2 shards this model: some module is `fully_shard`-ed, or some parameter is a DTensor."""
+    return any(True for _ in _fsdp_modules(model)) or any(is_shard(p) for p in model.parameters())
+
+
+def is_shard(tensor: Tensor) -> bool:
+    """Whether this tensor is one process's view of a sharded one (a DTensor)."""
+    module = sys.modules.get("torch.distributed.tensor")  # not imported: then there is none
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This process's shard of a DTensor, or the tensor itself: detached, not copied."""
+    tensor = tensor.detach()
+    return cast(Tensor, cast(Any, tensor).to_local()) if is_shard(tensor) else tensor
+
+
+def reshard(model: nn.Module) -> None:
+    """Free the gathered parameters of FSDP2, so that `model.parameters()` are the shards.
+
+    FSDP2 keeps its root gathered after a forward, until a backward: `parameters()` are then plain tensors, and if
+    an optimizer steps meanwhile, the next forward reads old values. So: before looking, and after the last forward.
+    """
+    for module in _fsdp_modules(model):
+        module.reshard()
+
+
+def group_of_shards(model: nn.Module) -> dist.ProcessGroup:
+    """The one process group of all trainable parameters' meshes, each of one dimension and sharded."""
+    groups: dict[int, dist.ProcessGroup] = {}
+    by_fsdp = any(True for _ in _fsdp_modules(model))
+    for name, param in model.named_parameters():
+        if not is_shard(param):
+            if param.requires_grad:
+                raise InvalidInput(
+                    f"FSDP2 must shard every trainable parameter, but '{clean_name(name)}' is ignored. "
+                    "Shard it too, or freeze it with requires_grad_(False)."
+                )
+            continue
+        shard = cast(Any, param)
+        if not by_fsdp or shard.device_mesh.ndim != 1 or not shard.placements[0].is_shard():
+            raise InvalidInput(
+                "Parameters must be sharded over a mesh of one dimension (plain FSDP2), but "
+                f"'{clean_name(name)}' is placed as {tuple(shard.placements)} on {shard.device_mesh}. "
+                "Meshes of two dimensions (HSDP, tensor parallel) and replicas are not supported: "
+                "observe a plain FSDP2 copy of the model."
+            )
+        group = shard.device_mesh.get_group()
+        groups[id(group)] = group
+    if len(groups) != 1:
+        raise InvalidInput(f"All parameters must be sharded over one process group, but there are {len(groups)}.")
+    return next(iter(groups.values()))
+
+
+def gradient_divisors(model: nn.Module, params: Sequence[Tensor]) -> list[float]:
+    """By what FSDP2 divides the sum over processes of each parameter's gradient; `params` are shards.
+
+    The number of processes, or what the user said to `set_gradient_divide_factor`. Refuses a model whose next
+    backward would not sum over processes, or would add to gradients that wait for their sum.
+    """
+    divisors: dict[int, float] = {}
+    for group in _param_groups(model):
+        if not group.reduce_grads or any(_waits(param) for param in group.fsdp_params):
+            raise InvalidInput(
+                "Gradients must be synchronized before an observation, but FSDP2 accumulates them without "
+                "(set_requires_gradient_sync(False)). Observe after the step that synchronizes."
+            )
+        if (
+            getattr(group, "_all_reduce_hook", None) is not None
+            or getattr(group, "reduce_scatter_reduce_op", None) is not None
+        ):
+            raise InvalidInput("FSDP2 must sum gradients by its own means, but a custom reduction is set.")
+        factor = getattr(group, "gradient_divide_factor", None)
+        for param in group.fsdp_params:
+            mesh = param.sharded_param.device_mesh
+            divisors[id(param.sharded_param)] = float(mesh.size() if factor is None else factor)
+    missing = [i for i, param in enumerate(params) if id(param) not in divisors]
+    if missing:
+        raise InvalidInput(f"Every parameter must be one that FSDP2 shards, but numbers {missing} are not.")
+    return [divisors[id(param)] for param in params]
+
+
+def sharded_gradient(
+    value: Tensor,
+    params: Sequence[Tensor],
+    divisors: Sequence[float],
+    *,
+    others: Sequence[Tensor] = (),
+    retain_graph: bool = False,
+) -> list[Tensor | None]:
+    """Local shards of the gradient of the sum over processes of their values; None where a term has none.
+
+    A value that counts n times must come as n * value: n is a matter of this process, the sum is over all. Every
+    process must call this at the same time, for the same term. `.grad` stays as it was, and no hook that waits for
+    it is called (it may step an optimizer).
+
+    value: scalar, of a forward through the sharded model. params: the shards, trainable. divisors: see
+    `gradient_divisors`. others: further parameters of the model. retain_graph: there is more to come of this forward.
+    """
+    with _kept([*params, *others]):
+        value.backward(retain_graph=retain_graph)  # type: ignore[no-untyped-call]
+        return [
+            None if param.grad is None else local(param.grad) * divisor
+            for param, divisor in zip(params, divisors, strict=True)
+        ]
+
+
+@contextmanager
+def _kept(params: Sequence[Tensor]) -> Iterator[None]:
+    """Within, `.grad` is free to use and nobody waits for it; after, both are as before."""
+    grads = [param.grad for param in params]
+    hooks = [cast(Any, param)._post_accumulate_grad_hooks or {} for param in params]
+    waiting = [dict(hook) for hook in hooks]
+    try:
+        for param, hook in zip(params, hooks, strict=True):
+            param.grad = None
+            hook.clear()
+        yield
+    finally:
+        for param, grad, hook, before in zip(params, grads, hooks, waiting, strict=True):
+            param.grad = grad
+            hook.update(before)
+
+
+def _fsdp_modules(model: nn.Module) -> Iterator[Any]:
+    module = sys.modules.get("torch.distributed.fsdp")
+    if module is not None:
+        yield from (m for m in model.modules() if isinstance(m, module.FSDPModule))
+
+
+def _param_groups(model: nn.Module) -> Iterator[Any]:
+    """FSDP2's own records, each once. No public door leads to them; their names differ between versions."""
+    seen: set[int] = set()
+    for module in _fsdp_modules(model):
+        state = module._get_fsdp_state()
+        groups = getattr(state, "_fsdp_param_groups", None)
+        for group in [state._fsdp_param_group] if groups is None else groups:
+            if group is not None and id(group) not in seen:
+                seen.add(id(group))
+                yield group
+
+
+def _waits(param: Any) -> bool:
+    """Whether a record of FSDP2 holds a gradient that is not yet summed over processes."""
+    gathered = getattr(param, "_unsharded_param", None)
+    return param.unsharded_accumulated_grad is not None or (gathered is not None and gathered.grad is not None)

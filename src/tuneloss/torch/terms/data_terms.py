@@ -1,0 +1,211 @@
+"""Terms that are means over the examples of a batch: callables (model, batch) -> scalar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tuneloss.errors import InvalidInput
+from tuneloss.torch.observing.wrappers import bare, eagerly
+
+Batch = Any
+Term = Callable[[Any, Batch], Tensor | Mapping[str, Tensor]]
+Output = Callable[[Any, Batch], Tensor]
+
+
+HOW_TO_CALL = (
+    "Say how to call the model, and what to take of its output: UniformLabels(output=...), Dropout(keep, of=...), "
+    "Augmented(transform, of=...)."
+)
+
+
+def plain_output(model: Any, batch: Batch) -> Tensor:
+    """What most classifiers are called with: model(batch[0]), scores (N, C, ...) of the classes."""
+    _check_has_first(batch)
+    output: Tensor = model(batch[0])
+    return output
+
+
+def cross_entropy(model: Any, batch: Batch) -> Tensor:
+    """The log loss of model(batch[0]) on the labels batch[1]."""
+    return F.cross_entropy(_scores(plain_output(model, batch)), batch[1])
+
+
+def _check_has_first(batch: Batch) -> None:
+    if isinstance(batch, Mapping) and 0 not in batch:
+        raise InvalidInput(
+            "A batch must be (inputs, labels, ...) where the model is called as model(batch[0]); found a "
+            f"{type(batch).__name__} with the keys {[str(key) for key in batch]}. {HOW_TO_CALL}"
+        )
+
+
+def _scores(output: object) -> Tensor:
+    """What a model returned, if it can be scores of classes."""
+    if isinstance(output, Tensor) and output.ndim >= 2:
+        return output
+    found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
+    raise InvalidInput(
+        f"Scores of the classes must be a tensor of shape (N, C, ...); the model returned {found}. {HOW_TO_CALL}"
+    )
+
+
+class UniformLabels:
+    """The log loss if every class were equally right: with weight w beside a log loss, label smoothing.
+
+        - mean over examples and classes of log p(class)
+
+    output: (model, batch) -> scores (N, C, ...), if other than model(batch[0]).
+
+    >>> UniformLabels()(nn.Flatten(), [torch.zeros(3, 4)])   # log 4
+    tensor(1.3863)
+    """
+
+    name = "uniform"
+
+    def __init__(self, output: Output = plain_output) -> None:
+        self.output = output
+
+    def __call__(self, model: Any, batch: Batch) -> Tensor:
+        return -F.log_softmax(_scores(self.output(model, batch)), dim=1).mean()
+
+
+class Dropout:
+    """A term under dropout: each input of the model's linear layers is kept with probability `keep`, and divided by it.
+
+    Inputs of `nn.MultiheadAttention` are not masked, since it calls no layer for its projections.
+    The model's own dropout modules are not touched: they act in this term as they act in every other. A compiled
+    model is called as it was before `torch.compile`, since compiled code does not see the masks.
+
+    of: the term that is taken under dropout; the log loss of model(batch[0]) on batch[1] if not given.
+    layers: the kinds of layers whose inputs are masked.
+
+    >>> model = nn.Linear(4, 2)
+    >>> batch = [torch.ones(3, 4), torch.tensor([0, 1, 0])]
+    >>> bool(Dropout(1.0)(model, batch) == cross_entropy(model, batch))
+    True
+    """
+
+    name = "dropout"
+    random = True
+
+    def __init__(
+        self, keep: float = 0.5, of: Output = cross_entropy, *, layers: tuple[type[nn.Module], ...] = (nn.Linear,)
+    ) -> None:
+        if not 0 < keep <= 1:
+            raise InvalidInput(f"`keep` is a probability above 0; found {keep}. Give e.g. Dropout(0.5).")
+        self.keep, self.of, self.layers = keep, of, layers
+
+    def __call__(self, model: Any, batch: Batch) -> Tensor:
+        inner = bare(as_module(model))
+        masked = [module for module in inner.modules() if isinstance(module, self.layers)]
+        if not masked:
+            raise InvalidInput(
+                f"`Dropout` masks the inputs of {' and '.join(kind.__name__ for kind in self.layers)} layers; found "
+                f"none in {type(inner).__name__}. Name others: Dropout(keep, layers=(nn.Conv2d,))."
+            )
+        handles = [module.register_forward_pre_hook(self._mask, with_kwargs=True) for module in masked]
+        try:
+            with eagerly(inner):
+                return self.of(inner, batch)
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _mask(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        if args:
+            return (self._masked(module, args[0]), *args[1:]), named
+        first, *rest = named.items()
+        return (), {first[0]: self._masked(module, first[1]), **dict(rest)}
+
+    def _masked(self, module: nn.Module, x: Any) -> Tensor:
+        if not isinstance(x, Tensor) or not (x.is_floating_point() or x.is_complex()):
+            found = f"a tensor of {x.dtype}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
+            raise InvalidInput(
+                f"`Dropout` masks inputs that are tensors of floating-point numbers; that of {type(module).__name__} "
+                f"is {found}. Leave this kind out of `layers`."
+            )
+        return F.dropout(x, 1 - self.keep, training=True)
+
+
+class Augmented:
+    """A term on changed inputs, e.g. images that are flipped.
+
+    transform: inputs -> inputs of the same shape, applied to batch[0]; random numbers from torch, NumPy or `random`.
+    of: the term that is taken of the changed batch; the log loss of model(batch[0]) on batch[1] if not given.
+    whole_batch: the transform takes and gives a batch, labels included (for mixtures, or a batch that is a dict).
+
+    >>> flipped = Augmented(lambda x: x.flip(-1))
+    >>> x, y = torch.tensor([[1.0, 2.0]]), torch.tensor([0])
+    >>> bool(flipped(nn.Flatten(), [x, y]) == cross_entropy(nn.Flatten(), [x.flip(-1), y]))
+    True
+    """
+
+    name = "augmented"
+    random = True
+
+    def __init__(
+        self, transform: Callable[[Any], Any], of: Output = cross_entropy, *, whole_batch: bool = False
+    ) -> None:
+        self.transform, self.of, self.whole_batch = transform, of, whole_batch
+
+    def __call__(self, model: Any, batch: Batch) -> Tensor:
+        if self.whole_batch:
+            return self.of(model, self.transform(batch))
+        if isinstance(batch, Mapping):
+            raise InvalidInput(
+                f"`Augmented` changes batch[0] of a batch (inputs, labels, ...); found a {type(batch).__name__} with "
+                f"the keys {[str(key) for key in batch]}. Let the transform change the whole batch, whole_batch=True."
+            )
+        return self.of(model, (self.transform(batch[0]), *batch[1:]))
+
+
+class SharedForward:
+    """Stands in for a model while terms are evaluated: the same call on the same tensors is made once.
+
+    So terms that all ask for model(batch[0]) share one forward, and one draw of the model's own dropout. All other
+    attributes are the model's.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.__dict__["_model"] = model
+        self.__dict__["_calls"] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given = (*args, *kwargs.values())
+        autocast = [torch.is_autocast_enabled(device) for device in ("cpu", "cuda")]
+        state = (*kwargs, len(args), self._model.training, torch.is_grad_enabled(), *autocast)
+        for known_state, known, output in self._calls:
+            same = known_state == state and len(known) == len(given)
+            if same and all(a is b for a, b in zip(known, given, strict=True)):
+                return output
+        output = self._model(*args, **kwargs)
+        self._calls.append((state, given, output))
+        return output
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._model, name, value)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._model[key]
+
+    def __len__(self) -> int:
+        return len(self._model)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._model)
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def as_module(model: Any) -> nn.Module:
+    """The model itself, if it is a stand-in."""
+    found: nn.Module = model._model if isinstance(model, SharedForward) else model
+    return found

@@ -1,0 +1,95 @@
+"""Which parameters of a model a penalty is of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from tuneloss.errors import InvalidInput
+from tuneloss.torch.observing.wrappers import bare, clean_name
+from tuneloss.torch.terms.data_terms import as_module
+
+Patterns = str | Sequence[str]
+Select = Patterns | Callable[[str, Tensor], bool]
+
+
+def trainable(model: nn.Module) -> dict[str, Tensor]:
+    """The parameters that are trained, by name; a tied one once, and none that is frozen."""
+    module = as_module(model)
+    if not isinstance(module, nn.Module):
+        raise InvalidInput(
+            f"`model` must be a torch.nn.Module; found a {type(model).__name__}. Give the model that is trained."
+        )
+    params = [(clean_name(name), p) for name, p in bare(module).named_parameters()]
+    if lazy := [name for name, tensor in (*params, *bare(module).named_buffers()) if is_lazy(tensor)]:
+        raise InvalidInput(
+            f"Parameters and buffers must have shapes; found lazy ones that have none yet: {lazy}. Call the model once "
+            "on a batch first."
+        )
+    found: dict[str, Tensor] = {name: p for name, p in params if p.requires_grad}
+    if not found:
+        raise InvalidInput(
+            "The model must have parameters that are trained (requires_grad); found none. Unfreeze some, or give "
+            "the model that the optimizer trains."
+        )
+    if complex_names := [name for name, p in found.items() if p.is_complex()]:
+        raise InvalidInput(
+            f"Parameters that are trained must be real; found complex ones: {complex_names}. Keep real and imaginary "
+            "parts as two real parameters and join them with torch.complex in the forward, or freeze them."
+        )
+    return found
+
+
+def is_weight(name: str, p: Tensor) -> bool:
+    """Whether weight decay is commonly applied to it: a matrix or kernel, not a bias or a norm's scale."""
+    return p.ndim >= 2
+
+
+def matches(select: Select | None, name: str, p: Tensor) -> bool:
+    """Whether a parameter is selected: by a pattern such as "*.weight", several of them, or a function.
+
+    >>> matches("encoder.*", "encoder.0.weight", Tensor(2, 2))
+    True
+    """
+    if select is None:
+        return is_weight(name, p)
+    if callable(select):
+        return bool(select(name, p))
+    patterns = [select] if isinstance(select, str) else select
+    return any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)  # a name may hold a "["
+
+
+def by_layer(model: nn.Module) -> dict[str, list[str]]:
+    """Groups for a penalty with one weight a layer: {layer: names of its weights}, without biases and norms.
+
+    >>> by_layer(nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3), nn.Linear(3, 1)))
+    {'0': ['0.weight'], '2': ['2.weight']}
+    """
+    groups: dict[str, list[str]] = {}
+    for name, p in trainable(model).items():
+        if is_weight(name, p):
+            groups.setdefault(name.rpartition(".")[0] or name, []).append(name)
+    return groups
+
+
+def in_groups(groups: Mapping[str, Select | None], params: Mapping[str, Tensor]) -> dict[str, int]:
+    """{name of a parameter: number of its group}, of those that are in one."""
+    found: dict[str, int] = {}
+    for number, (group, select) in enumerate(groups.items()):
+        names = [name for name, p in params.items() if matches(select, name, p)]
+        if not names:
+            raise InvalidInput(
+                f"Each group of a penalty must have a parameter that is trained; found none for {group or 'all'!r} "
+                f"({select if select is not None else 'matrices and kernels'}) among {list(params)}. "
+                "Give `params` or `groups` patterns of these names."
+            )
+        if twice := [name for name in names if name in found]:
+            raise InvalidInput(
+                f"A parameter must be in one group of a penalty; found {twice} in two. Make the patterns of {group!r} "
+                "narrower."
+            )
+        found |= dict.fromkeys(names, number)
+    return found

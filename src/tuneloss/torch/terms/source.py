@@ -1,0 +1,105 @@
+"""Where values of data terms come from: a callable that gives one, or several of one forward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from tuneloss.errors import InvalidInput
+from tuneloss.torch.terms.data_terms import Batch, Term
+
+
+class Source:
+    """A data term, or several at once, and the names of what it gives: known at once, or after its first call."""
+
+    def __init__(self, term: Term, name: str | None) -> None:
+        self.term, self._given = term, name
+        self.names: tuple[str, ...] | None = None if name is None else (name,)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether it draws random numbers of its own: then an observation may average several draws."""
+        return bool(getattr(self.term, "random", False))
+
+    def forget(self) -> None:
+        """Forget the names that were learned from its first call."""
+        self.names = None if self._given is None else (self._given,)
+
+    def values(self, model: Any, batch: Batch) -> dict[str, Tensor]:
+        """What the term gives for this batch, by name, each checked to be a scalar."""
+        result = self.term(model, batch)
+        if isinstance(result, Mapping):
+            if self._given is not None:
+                raise InvalidInput(
+                    f"A term with a name must return one scalar; {self._given!r} returned {sorted(result)}. Give the "
+                    "terms as a list, [term, L2()], to let one callable return several."
+                )
+            values = dict(result)
+        else:
+            values = {self._own_name(): result}
+        for name, value in values.items():
+            check_scalar(name, value)
+        if self.names is not None and set(values) != set(self.names):
+            raise InvalidInput(
+                f"A term must return the same names every time; found {sorted(values)} after {sorted(self.names)}."
+            )
+        self.names = tuple(values)
+        return {name: value.reshape(()) for name, value in values.items()}
+
+    def _own_name(self) -> str:
+        name = self._given or getattr(self.term, "name", None) or getattr(self.term, "__name__", None)
+        if not isinstance(name, str) or name == "<lambda>":
+            raise InvalidInput(
+                "A term in a list that returns one scalar must have a name; found none for "
+                f"{type(self.term).__name__}. Let it return {{name: scalar}}, or give a dict of terms."
+            )
+        return name
+
+
+def takes_model_and_batch(function: object) -> bool:
+    """Whether it can be called as function(model, batch); not so models and losses of `torch.nn`, which take tensors.
+
+    >>> from torch import nn
+    >>> takes_model_and_batch(lambda model, batch: 0.0), takes_model_and_batch(nn.CrossEntropyLoss())
+    (True, False)
+    """
+    of_torch = str(getattr(function, "__module__", "")).startswith("torch.nn.")
+    return callable(function) and not isinstance(function, type) and not of_torch
+
+
+def check_function(function: object, what: str) -> None:
+    """Raise unless the error or the metric can be called with model and batch."""
+    if not takes_model_and_batch(function):
+        raise InvalidInput(
+            f"`{what}` must be a callable (model, batch) -> mean over the batch; found {describe(function)}. Give e.g. "
+            "lambda model, batch: F.cross_entropy(model(batch[0]), batch[1])."
+        )
+
+
+def describe(thing: object) -> str:
+    """What was found where something else must be.
+
+    >>> describe(int), describe(abs), describe("text")
+    ('the class int', 'the function abs', 'a str')
+    """
+    name = getattr(thing, "__name__", None)
+    if name is None:
+        return f"a {type(thing).__name__}"
+    return f"the {'class' if isinstance(thing, type) else 'function'} {name}"
+
+
+def check_scalar(name: str, value: object) -> None:
+    """Raise unless a term gave one real number."""
+    if not isinstance(value, Tensor):
+        found, remedy = f"a {type(value).__name__}", "Return the mean as a tensor."
+    elif value.numel() != 1:
+        found, remedy = f"shape {tuple(value.shape)}", "Take the mean."
+    elif value.is_complex():
+        found, remedy = "a complex number", "Take its real part or its absolute value."
+    else:
+        return
+    raise InvalidInput(
+        f"A term must return a scalar tensor, a mean over the batch; {name!r} returned {found}. {remedy}"
+    )

@@ -1,0 +1,176 @@
+"""What a journal holds: a header, then one record per run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tuneloss.core.box import Box
+from tuneloss.core.checks import as_integer, as_number, reading
+from tuneloss.core.observation import Observation, best_index
+from tuneloss.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class LastLearned:
+    """The last answer of LearnLoss to a search that set its own box.
+
+    Parameters
+    ----------
+    weights : mapping of str to float, or None
+        The learned weights by name; None if LearnLoss was not asked or found no solution.
+    scale : float
+        The loss is about ``scale * error`` plus a constant.
+    note : str
+        What the solver had to add, in words.
+    """
+
+    weights: Mapping[str, float] | None = None
+    scale: float = 0.0
+    note: str = ""
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any], box: Box) -> LastLearned:
+        weights, scale, note = record["weights"], float(record["scale"]), str(record["note"])
+        return cls(None if weights is None else {name: float(weights[name]) for name in box.names}, scale, note)
+
+
+@dataclass(frozen=True, eq=False)
+class Header:
+    """The first line of a journal: the box of its runs, and what a report shows beside them.
+
+    Parameters
+    ----------
+    box : Box
+        The box that all runs share.
+    title : str
+        The title of the report.
+    made_by : str
+        The command or class that wrote the journal, such as "fit"; empty for a `LossTuner`.
+    reference : mapping
+        Results of other models to compare with: ``{model: {measure: value}}``.
+    knots : mapping
+        The knots of each learned regularizer: ``{term: positions}``.
+    chosen : int, optional
+        Index of the run whose weights are used, if that is not the best one.
+    note : str
+        Remarks on the chosen weights.
+    search : LastLearned, optional
+        The answer of LearnLoss to the search that made the runs. If given, a report learns nothing itself.
+    """
+
+    box: Box
+    title: str = ""
+    made_by: str = ""
+    reference: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    knots: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    chosen: int | None = None
+    note: str = ""
+    search: LastLearned | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to JSON types; fields without a value are left out."""
+        record = {
+            "title": self.title,
+            "made_by": self.made_by,
+            "reference": self.reference,
+            "knots": self.knots,
+            "note": self.note,
+            "search": None if self.search is None else asdict(self.search),
+        }
+        kept = {name: value for name, value in record.items() if value}
+        return {"box": self.box.state_dict(), **kept} | ({} if self.chosen is None else {"chosen": self.chosen})
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any], n_runs: int, where: str = "The first line of a journal") -> Header:
+        """Read the header of a journal with `n_runs` records; `where` names it in errors."""
+        with reading(where):
+            box, chosen = Box.from_state_dict(record["box"]), record.get("chosen")
+            knots = {str(term): [float(a) for a in row] for term, row in record.get("knots", {}).items()}
+            if chosen is not None and as_integer(chosen, "chosen", 0) >= n_runs:
+                raise ValueError(f"chosen is run {chosen} of {n_runs}")
+            if not all(f"{term}/{side}0" in box.names for term in knots for side in ("right", "left")):
+                raise ValueError(f"knots of {', '.join(knots)}, which are not all terms of the box, or without a knot")
+            reference = record.get("reference", {})
+            return cls(
+                box,
+                title=str(record.get("title", "")),
+                made_by=str(record.get("made_by", "")),
+                reference={str(m): {str(k): float(v) for k, v in row.items()} for m, row in reference.items()},
+                knots=knots,
+                chosen=chosen,
+                note=str(record.get("note", "")),
+                search=LastLearned.from_dict(record["search"], box) if "search" in record else None,
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One thing told: the weights of a run (None for a model of the initial set) and what came of it.
+
+    run: number of the run, from 0; several observations of one run share it; None for the initial set.
+    info: other numbers of the model, by name, such as its test error: for a report, not for learning.
+    """
+
+    run: int | None
+    weights: dict[str, float] | None
+    observation: Observation | None
+    failed: str | None = None
+    info: dict[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The run as JSON."""
+        observation = None if self.observation is None else self.observation.to_dict()
+        record = {"run": self.run, "weights": self.weights, "observation": observation, "failed": self.failed}
+        return record | {"info": self.info} if self.info else record
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Run:
+        """The inverse of `to_dict`."""
+        return cls.from_dicts([record])[0]
+
+    @classmethod
+    def from_dicts(cls, records: Sequence[Mapping[str, Any]]) -> list[Run]:
+        """The same for many records at once."""
+        with reading("A run's record"):
+            told = [record["observation"] for record in records]
+            observations = iter(Observation.from_dicts([seen for seen in told if seen is not None]))
+            return [
+                cls(
+                    None if record["run"] is None else as_integer(record["run"], "run", 0),
+                    _as_weights(record["weights"]),
+                    None if seen is None else next(observations),
+                    None if record["failed"] is None else str(record["failed"]),
+                    as_info(record.get("info")),
+                )
+                for record, seen in zip(records, told, strict=True)
+            ]
+
+
+def _as_weights(weights: Mapping[str, Any] | None) -> dict[str, float] | None:
+    return None if weights is None else {str(name): float(value) for name, value in weights.items()}
+
+
+def as_info(info: Mapping[str, float] | None) -> dict[str, float]:
+    """Finite numbers by name."""
+    if info is not None and not isinstance(info, Mapping):
+        raise InvalidInput(f"`info` must be numbers by name, {{name: number}}; found {type(info).__name__}.")
+    return {str(name): as_number(value, f"info[{name!r}]") for name, value in (info or {}).items()}
+
+
+def check_told(observation: Observation | None, failed: str | None) -> None:
+    """Raise unless there is either an observation, or in words why there is none."""
+    if (observation is None) == (failed is None):
+        raise InvalidInput(
+            "`tell` needs an observation or a reason `failed=...`, and not both; found "
+            f"{'neither' if failed is None else 'both'}."
+        )
+    if failed is not None and not (isinstance(failed, str) and failed):
+        raise InvalidInput(f"`failed` must say in words why the run failed; found {failed!r}.")
+
+
+def best_run(history: Sequence[Run]) -> Run | None:
+    """Return the best run by `best_index`; None if no run has an observation."""
+    runs = [(run, run.observation) for run in history if run.weights is not None and run.observation is not None]
+    return runs[best_index([observation for _, observation in runs])][0] if runs else None
