@@ -20,7 +20,7 @@ from optuna.testing.pytest_samplers import (  # noqa: E402
 from tuneloss import Box, LossTuner, Observation  # noqa: E402
 from tuneloss.errors import InvalidInput  # noqa: E402
 from tuneloss.integrations.optuna import KEY, Told, TuneLossSampler, idle_trials  # noqa: E402
-from tuneloss.tuning.ask_tell import FAILED_RADIUS  # noqa: E402
+from tuneloss.tuning.proposals import FAILED_RADIUS  # noqa: E402
 from tuneloss.tuning.sampling import distance  # noqa: E402
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -117,7 +117,8 @@ def test_a_sampler_that_saw_every_trial_asks_what_a_new_one_asks(fallback):
         new = TuneLossSampler(BOX, fallback=fallback, seed=3)
         fresh = new._propose(study, study.trials[-1])
         if study.trials[-1].system_attrs[KEY] is not None:
-            np.testing.assert_array_equal(fresh, study.trials[-1].system_attrs[KEY])
+            assert fresh.form == study.trials[-1].system_attrs[KEY]["form"]
+            np.testing.assert_array_equal(fresh.point, study.trials[-1].system_attrs[KEY]["weights"])
             proposed.append(weights)
         else:
             assert fresh is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,8 +21,9 @@ from tuneloss.core.checks import as_integer
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
 from tuneloss.tuning.ask_tell import LossTuner
+from tuneloss.tuning.proposals import Proposal
 from tuneloss.tuning.sampling import nearby, same_point
-from tuneloss.types import Array
+from tuneloss.types import Array, Objective
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -54,18 +55,19 @@ class Known:
     n_trials: int = 0
     last: tuple[datetime, int] = (datetime.min, -1)
 
-    def ask(self, in_use: Sequence[Array], n_unknown: int) -> Array:
-        """The next weights, where others are in use, and so many trials are about to ask for theirs."""
-        asked: list[Array] = []
+    def ask(self, in_use: Sequence[Array], n_unknown: int) -> Proposal:
+        """Return the next weights, while others are in use and `n_unknown` trials are about to ask for theirs."""
+        reserved: list[Array] = []
         try:
             for point in in_use:
                 self.tuner.reserve(point)
-                asked.append(point)
+                reserved.append(point)
             for _ in range(n_unknown + 1):
-                asked.append(self.tuner.box.as_array(self.tuner.ask()))
-            return asked[-1]
+                proposal = self.tuner.propose()
+                reserved.append(proposal.point)
+            return proposal
         finally:
-            for point in asked:
+            for point in reserved:
                 self.tuner.release(point)
 
 
@@ -175,30 +177,31 @@ class TuneLossSampler(BaseSampler):
         return float(np.clip(point[self.box.names.index(name)], distribution.low, distribution.high))
 
     def _point(self, study: Study, trial: FrozenTrial) -> Array | None:
-        """The weights of this trial (k,), or None if the fallback is to sample them; the same at each call.
+        """Return the weights (k,) of this trial, the same at each call; None if the fallback is to sample them.
 
         They are kept in a system attribute of the trial, where other workers see that it has taken them.
         """
         with self._lock:
-            kept = study._storage.get_trial(trial._trial_id).system_attrs
-            if KEY not in kept:
-                point = self._propose(study, trial)
-                study._storage.set_trial_system_attr(trial._trial_id, KEY, None if point is None else point.tolist())
-                return point
-            return None if kept[KEY] is None else np.array(kept[KEY])
+            attributes = study._storage.get_trial(trial._trial_id).system_attrs
+            if KEY not in attributes:
+                proposal = self._propose(study, trial)
+                record = None if proposal is None else {"weights": proposal.point.tolist(), "form": proposal.form}
+                study._storage.set_trial_system_attr(trial._trial_id, KEY, record)
+                return None if proposal is None else proposal.point
+            return _asked_weights(attributes)
 
-    def _propose(self, study: Study, trial: FrozenTrial) -> Array | None:
+    def _propose(self, study: Study, trial: FrozenTrial) -> Proposal | None:
         trials = [other for other in study.get_trials(deepcopy=False) if other.number != trial.number]
         known = self._known_of(study, trials)
         if self._replaces and idle_trials(known.told) >= PATIENCE:
             return None
         running = [other for other in trials if other.state == TrialState.RUNNING]
         in_use = [point for other in running if (point := self._weights(other)) is not None]
-        point = known.ask(in_use, n_unknown=sum(_is_about_to_ask(other, trial) for other in running))
-        if not any(same_point(point, other) for other in (*known.taken, *in_use)):
-            return point
+        proposal = known.ask(in_use, n_unknown=sum(_is_about_to_ask(other, trial) for other in running))
+        if not any(same_point(proposal.point, other) for other in (*known.taken, *in_use)):
+            return proposal
         rng = np.random.default_rng([self.seed, trial.number])
-        return None if self._replaces else nearby(self.box, point, rng)
+        return None if self._replaces else Proposal(nearby(self.box, proposal.point, rng), proposal.form)
 
     def _known_of(self, study: Study, trials: Sequence[FrozenTrial]) -> Known:
         """What is known of the study, after all trials that have ended were told, in the order in which they did."""
@@ -227,9 +230,13 @@ class TuneLossSampler(BaseSampler):
         if trial.state == TrialState.COMPLETE and KEY in trial.user_attrs:
             try:
                 observation = Observation.from_dict(trial.user_attrs[KEY])
+                if point is not None:
+                    known.tuner.reserve(point, form=_form(trial))
                 known.tuner.tell(weights, observation)
             except InvalidInput as reason:
                 observation = None
+                if point is not None:
+                    known.tuner.release(point)
                 warnings.warn(f"Trial {trial.number} is left out, since {reason}", RuntimeWarning, stacklevel=2)
         if observation is not None and trial.datetime_start and trial.datetime_complete:
             learned = trial.system_attrs.get(KEY) is not None
@@ -243,7 +250,7 @@ class TuneLossSampler(BaseSampler):
     def _weights(self, trial: FrozenTrial) -> Array | None:
         """The weights (k,) that a trial trains with; None if they are not known, or not in the box."""
         point = self.box.lower.copy()
-        asked = trial.system_attrs.get(KEY)
+        asked = _asked_weights(trial.system_attrs)
         for j, name in enumerate(self.box.names):
             if name in trial.params:
                 point[j] = trial.params[name]
@@ -255,6 +262,18 @@ class TuneLossSampler(BaseSampler):
             return self.box.as_array(point)
         except InvalidInput:
             return None
+
+
+def _asked_weights(attributes: Mapping[str, Any]) -> Array | None:
+    """Return the weights that a trial was given; None if it was given none."""
+    record = attributes.get(KEY)
+    return None if record is None else np.array(record["weights"])
+
+
+def _form(trial: FrozenTrial) -> Objective | None:
+    """Return the form of the cost that proposed the trial's weights; None if LearnLoss did not."""
+    record = trial.system_attrs.get(KEY)
+    return None if record is None else record["form"]
 
 
 def idle_trials(told: Sequence[Told]) -> int:
