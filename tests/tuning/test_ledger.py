@@ -150,7 +150,7 @@ def test_an_interrupt_at_any_line_of_tell_leaves_a_tuner_that_goes_on(tmp_path):
         ({"weights": {"l2": 10**400, "l1": 0.5, "logloss": 1.0}}, "A run's record must be as documented"),
         ({"weights": [1.0, 0.5, 1.0]}, "A run's record must be as documented"),
         ({"run": "zero"}, "`run` must be a whole number"),
-        ({"observation": {"error": 1.0, "features": [1.0, 2.0]}}, "one feature a weight, 3"),
+        ({"observation": {"error": 1.0, "features": [1.0, 2.0]}}, "one feature per weight, 3"),
         ({"observation": {"error": 10**400, "features": [1.0, 2.0, 3.0]}}, "`error` must be real numbers"),
         ({"info": {"test": 10**400}}, "must be real numbers"),
     ],
