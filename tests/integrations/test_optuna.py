@@ -19,7 +19,7 @@ from optuna.testing.pytest_samplers import (  # noqa: E402
 
 from tuneloss import Box, LossTuner, Observation  # noqa: E402
 from tuneloss.errors import InvalidInput  # noqa: E402
-from tuneloss.integrations.optuna import KEY, Told, TuneLossSampler, idle_trials  # noqa: E402
+from tuneloss.integrations.optuna import KEY, Outcome, TuneLossSampler, idle_trials  # noqa: E402
 from tuneloss.tuning.proposals import FAILED_RADIUS  # noqa: E402
 from tuneloss.tuning.sampling import distance  # noqa: E402
 
@@ -236,11 +236,15 @@ def test_where_learning_gains_nothing_the_fallback_samples_until_it_does():
 def test_trials_that_began_before_the_last_gain_was_known_do_not_count_as_idle():
     """Four workers that begin together; after the gain of the first that ends, only those that begin later count."""
     hour = [datetime(2020, 1, 1, h) for h in range(9)]
-    together = [Told(hour[0], hour[1 + i], score, True) for i, score in enumerate((2.0, 3.0, 4.0, 5.0))]
+    together = [Outcome(hour[0], hour[1 + i], score, True) for i, score in enumerate((2.0, 3.0, 4.0, 5.0))]
     assert idle_trials(together) == 0
-    later = [Told(hour[5], hour[6], 2.5, True), Told(hour[5], hour[7], 2.0, True), Told(hour[5], hour[7], 9.0, False)]
+    later = [
+        Outcome(hour[5], hour[6], 2.5, True),
+        Outcome(hour[5], hour[7], 2.0, True),
+        Outcome(hour[5], hour[7], 9.0, False),
+    ]
     assert idle_trials([*later, *together]) == 2  # whatever the order; equal is no gain; the fallback's do not count
-    assert idle_trials([*later, *together, Told(hour[0], hour[8], 1.0, False)]) == 0
+    assert idle_trials([*later, *together, Outcome(hour[0], hour[8], 1.0, False)]) == 0
 
 
 def test_workers_that_begin_together_do_not_end_learning():
