@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from tuneloss.hinges import hinge_gram, hinge_matrix, hinge_products, hinge_values
 from tuneloss.torch.observing.shards import local
-from tuneloss.torch.terms.grid import Grid
-from tuneloss.torch.terms.hinges import bin_sums, hinge_matrix, hinge_values
+from tuneloss.torch.terms.hinges import Grid, bin_sums
 from tuneloss.torch.terms.penalties import OneWeightAGroup, Penalty, differentiate
 from tuneloss.torch.terms.piecewise import ConvexPiecewiseLinear
 
@@ -66,7 +66,7 @@ def gram_and_values(
                     own.count(index, block)
                     if binned and name in inside:  # a second one on the same parameters: as rows
                         columns += own.positions
-                        rows += list(hinge_matrix(len(own.grid.knots)).to(block)[:, index])
+                        rows += list(torch.as_tensor(hinge_matrix(len(own.grid.knots))).to(block)[:, index])
                     else:
                         binned.append((own, index))
             if name in inside:
@@ -110,10 +110,10 @@ class _Hinges:
         self.sums[:, columns] += bin_sums(index, rows, len(self.counts)).cpu()
 
     def finish(self, gram: Tensor, values: Tensor) -> None:
-        values[self.positions] += hinge_values(self.all_counts, self.all_sums, self.grid.knots.cpu())
-        slopes = hinge_matrix(len(self.grid.knots))
-        _add(gram, self.positions, self.positions, (slopes * self.counts) @ slopes.T)
-        cross = slopes @ self.sums
+        own = hinge_values(self.all_counts.numpy(), self.all_sums.numpy(), self.grid.positions)
+        values[self.positions] += torch.from_numpy(own)
+        _add(gram, self.positions, self.positions, torch.from_numpy(hinge_gram(self.counts.numpy())))
+        cross = torch.from_numpy(hinge_products(self.sums.numpy()))
         everything = list(range(self.k + 1))
         _add(gram, self.positions, everything, cross)
         _add(gram, everything, self.positions, cross.T)

@@ -19,6 +19,7 @@ from tuneloss.torch.terms.penalties import Penalty
 from tuneloss.torch.terms.piecewise import ConvexPiecewiseLinear
 from tuneloss.torch.terms.selection import trainable
 from tuneloss.torch.terms.source import Source, describe, takes_model_and_batch
+from tuneloss.types import Array
 
 
 class LinearLoss(nn.Module):
@@ -192,7 +193,7 @@ class LinearLoss(nn.Module):
             if isinstance(penalty, ConvexPiecewiseLinear) and not penalty.placed:
                 penalty.place(trainable(model))
 
-    def regularizers(self) -> dict[str, tuple[Tensor, Tensor]]:
+    def regularizers(self) -> dict[str, tuple[Array, Array]]:
         """Each learned convex function as its knots (p,) and its values there (p,), the least of them 0.
 
         By the name of its term ("learned"), or of term and group ("learned/backbone"); those whose knots have no
