@@ -25,13 +25,13 @@ from tuneloss.errors import InvalidInput, SolverError
 from tuneloss.torch.observing.batches import Count, check_count, check_loader
 from tuneloss.torch.observing.observe import observe
 from tuneloss.torch.observing.passes import Error
-from tuneloss.torch.observing.wrappers import bare
 from tuneloss.torch.run_journal import write_journal
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.penalties import L2
 from tuneloss.torch.terms.piecewise import ConvexPiecewiseLinear
 from tuneloss.torch.terms.selection import Select, trainable
 from tuneloss.torch.terms.source import check_function, describe
+from tuneloss.torch.wrappers import bare
 from tuneloss.tuning.history import Record, frame
 from tuneloss.tuning.locality import recent, span, without_gram
 from tuneloss.types import Array, Epsilon, Objective

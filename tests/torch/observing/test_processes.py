@@ -27,11 +27,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from tuneloss import Observation
 from tuneloss.torch import L1, L2, ConvexPiecewiseLinear, LinearLoss, UniformLabels, observe
+from tuneloss.torch.observing.fsdp import gradient_divisors, sharded_gradient
 from tuneloss.torch.observing.processes import group_of, in_step, sum_over
-from tuneloss.torch.observing.shards import gradient_divisors, is_sharded, local, reshard, sharded_gradient
-from tuneloss.torch.observing.wrappers import bare, clean_name
+from tuneloss.torch.shards import is_sharded, local, reshard
 from tuneloss.torch.terms.data_terms import cross_entropy
 from tuneloss.torch.terms.penalties import OneWeightAGroup
+from tuneloss.torch.wrappers import bare, clean_name
 
 RANKS = (0, 1)
 TRAIN = ((5, 3), (4, 8))  # sizes of the batches that each process reads

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tuneloss.hinges import hinge_gram, hinge_matrix, hinge_products, hinge_values
-from tuneloss.torch.observing.shards import local
+from tuneloss.torch.shards import local
 from tuneloss.torch.terms.hinges import Grid, bin_sums
 from tuneloss.torch.terms.penalties import OneWeightAGroup, Penalty, differentiate
 from tuneloss.torch.terms.piecewise import ConvexPiecewiseLinear

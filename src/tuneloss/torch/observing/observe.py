@@ -14,12 +14,12 @@ from tuneloss.torch.observing.batches import Count, check_count, check_loader
 from tuneloss.torch.observing.passes import Error, Pass
 from tuneloss.torch.observing.preserve import in_eval_mode, preserved, seed_loaders, unshrunk_embeddings
 from tuneloss.torch.observing.processes import group_of, share_buffers, together
-from tuneloss.torch.observing.shards import is_sharded, reshard
-from tuneloss.torch.observing.wrappers import bare, eagerly
+from tuneloss.torch.shards import is_sharded, reshard
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.piecewise import ConvexPiecewiseLinear
 from tuneloss.torch.terms.selection import Select, trainable
 from tuneloss.torch.terms.source import check_function, describe
+from tuneloss.torch.wrappers import bare, eagerly
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput, NotFinite
 from tuneloss.torch.observing.batches import Count, batches, merged, number_of, saved_bytes, size
+from tuneloss.torch.observing.fsdp import gradient_divisors, sharded_gradient
 from tuneloss.torch.observing.gram import gram_and_values
 from tuneloss.torch.observing.preserve import seed_everything
 from tuneloss.torch.observing.processes import in_step, sum_over, symmetric, upper
 from tuneloss.torch.observing.sampling_noise import PARTS, Spread, nearest_gram, products, sampled
-from tuneloss.torch.observing.shards import gradient_divisors, is_sharded, sharded_gradient
+from tuneloss.torch.shards import is_sharded
 from tuneloss.torch.terms.data_terms import Batch
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.selection import Select, matches, trainable

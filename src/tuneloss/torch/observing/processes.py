@@ -2,7 +2,7 @@
 
 Each process reads its own part of the data. Under `DistributedDataParallel` every process holds every parameter: a
 gradient is summed over processes first, and the gram is formed of the sums (a sum of local grams is something else).
-For FSDP2 see shards.py.
+For FSDP2 see fsdp.py.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.observing.shards import group_of_shards, is_shard, is_sharded, reshard
-from tuneloss.torch.observing.wrappers import bare
+from tuneloss.torch.observing.fsdp import group_of_shards
+from tuneloss.torch.shards import is_shard, is_sharded, reshard
+from tuneloss.torch.wrappers import bare
 
 Batch = TypeVar("Batch")
 

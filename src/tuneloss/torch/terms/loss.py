@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tuneloss.core.box import Box
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.observing.shards import reshard
+from tuneloss.torch.shards import reshard
 from tuneloss.torch.terms.data_terms import Batch, SharedForward, Term
 from tuneloss.torch.terms.layout import Bounds, loss_box, weight_names
 from tuneloss.torch.terms.penalties import Penalty

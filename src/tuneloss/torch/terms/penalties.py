@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.observing.shards import is_shard
+from tuneloss.torch.shards import is_shard, local_part
 from tuneloss.torch.terms.selection import Patterns, Select, in_groups
 from tuneloss.torch.terms.source import check_scalar
 
@@ -95,7 +95,7 @@ class OneWeightAGroup(Penalty):
             if weights[group] != 0:
                 if is_shard(params[name]) and not self.is_entrywise:
                     raise _needs_whole_parameters(_kind(self))
-                parts.append(weights[group] * self.value(own_part(params[name])))
+                parts.append(weights[group] * self.value(local_part(params[name])))
         return add(parts)
 
 
@@ -171,17 +171,6 @@ def _needs_whole_parameters(penalty: str) -> InvalidInput:
 
 def _kind(penalty: Penalty) -> str:
     return type(penalty).__name__
-
-
-def own_part(p: Tensor) -> Tensor:
-    """A parameter, or this process's shard of it, with the gradient's path kept."""
-    return p.to_local() if is_shard(p) else p  # type: ignore[attr-defined]
-
-
-def gathered(p: Tensor) -> Tensor:
-    """All of a parameter, from every process that holds a shard of it; detached."""
-    whole: Tensor = p.detach().full_tensor() if is_shard(p) else p.detach()  # type: ignore[attr-defined]
-    return whole
 
 
 def add(parts: Sequence[Tensor]) -> Tensor:

@@ -14,8 +14,9 @@ from torch import Tensor
 from tuneloss.core.checks import as_finite, as_integer
 from tuneloss.errors import InvalidInput
 from tuneloss.hinges import PiecewiseLinear, hinge_names
+from tuneloss.torch.shards import gathered, local_part
 from tuneloss.torch.terms.hinges import Grid, Table, make_table, penalty, quantile_knots
-from tuneloss.torch.terms.penalties import Penalty, add, gathered, own_part
+from tuneloss.torch.terms.penalties import Penalty, add
 from tuneloss.torch.terms.selection import Patterns, Select
 from tuneloss.types import Array
 
@@ -88,7 +89,7 @@ class ConvexPiecewiseLinear(Penalty):
 
     def total(self, params: Mapping[str, Tensor], weights: Sequence[float]) -> Tensor:
         tables = self._tables(weights)
-        parts = [penalty(own_part(params[name]), tables[group]) for name, group in self.members(params).items()]
+        parts = [penalty(local_part(params[name]), tables[group]) for name, group in self.members(params).items()]
         return add(parts)
 
     def function(self, weights: Sequence[float], group: int = 0) -> PiecewiseLinear:
