@@ -31,7 +31,7 @@ from tuneloss.torch.observing.fsdp import gradient_divisors, sharded_gradient
 from tuneloss.torch.observing.processes import group_of, in_step, sum_over
 from tuneloss.torch.shards import is_sharded, local, reshard
 from tuneloss.torch.terms.data_terms import cross_entropy
-from tuneloss.torch.terms.penalties import OneWeightAGroup
+from tuneloss.torch.terms.penalties import GroupPenalty
 from tuneloss.torch.wrappers import bare, clean_name
 
 RANKS = (0, 1)
@@ -405,14 +405,14 @@ def a_model_of_its_own(rank: int) -> Observation:
     return look(DistributedDataParallel(make_net(), process_group=alone), data_of(rank))
 
 
-class Norm(OneWeightAGroup):
+class Norm(GroupPenalty):
     """Its value on a shard says nothing of its value on the whole."""
 
     def value(self, x: Tensor) -> Tensor:
         return x.norm()
 
 
-class Entrywise(OneWeightAGroup):
+class Entrywise(GroupPenalty):
     """A sum over shards is a sum over entries."""
 
     entrywise = True
@@ -421,7 +421,7 @@ class Entrywise(OneWeightAGroup):
         return x.pow(4).sum()
 
 
-def with_own_penalty(penalty: OneWeightAGroup) -> LinearLoss:
+def with_own_penalty(penalty: GroupPenalty) -> LinearLoss:
     return LinearLoss({"logloss": cross_entropy, "own": penalty}, {"logloss": 1.0, "own": (0.1, 1)}).double()
 
 
@@ -582,7 +582,7 @@ def test_the_gram_of_chosen_parameters_is_that_of_one_process(seen: dict[str, li
     ("scene", "penalty"), [("ddp_with_own_penalty", Norm()), ("fsdp_with_own_entrywise_penalty", Entrywise())]
 )
 def test_a_penalty_of_ones_own_is_that_of_one_process(
-    seen: dict[str, list[Any]], scene: str, penalty: OneWeightAGroup
+    seen: dict[str, list[Any]], scene: str, penalty: GroupPenalty
 ) -> None:
     train, validation = ([batch for rank in RANKS for batch in data_of(rank)[i]] for i in (0, 1))
     right = observe(make_net(), with_own_penalty(penalty), cross_entropy, train, validation, metric=wrong_rate)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from tuneloss.core.checks import as_finite, as_integer
 from tuneloss.errors import InvalidInput
 from tuneloss.hinges import PiecewiseLinear, hinge_names
 from tuneloss.torch.shards import gathered, local_part
+from tuneloss.torch.terms.columns import Columns, HingeColumns
 from tuneloss.torch.terms.hinges import Grid, Table, make_table, penalty, quantile_knots
 from tuneloss.torch.terms.penalties import Penalty, add
 from tuneloss.torch.terms.selection import Patterns, Select
@@ -91,6 +92,16 @@ class ConvexPiecewiseLinear(Penalty):
         tables = self._tables(weights)
         parts = [penalty(local_part(params[name]), tables[group]) for name, group in self.members(params).items()]
         return add(parts)
+
+    def columns(
+        self, term: str, positions: Sequence[int], params: Mapping[str, Tensor], inside: Collection[str]
+    ) -> Sequence[Columns]:
+        """Return the hinges of each group, which gather counts and sums per bin."""
+        if not self.has_closed_form(ConvexPiecewiseLinear.total):
+            return super().columns(term, positions, params, inside)
+        n, p = self.knots.shape
+        groups = zip(np.reshape(positions, (n, 2 * p)).tolist(), self.members_by_group(params), self.knots, strict=True)
+        return [HingeColumns(*group) for group in groups]
 
     def function(self, weights: Sequence[float], group: int = 0) -> PiecewiseLinear:
         """Return the function r of a group, given all weights of this term."""
