@@ -16,7 +16,6 @@ from tuneloss.torch.observing.preserve import in_eval_mode, preserved, seed_load
 from tuneloss.torch.observing.processes import group_of, share_buffers, together
 from tuneloss.torch.shards import is_sharded, reshard
 from tuneloss.torch.terms.loss import LinearLoss
-from tuneloss.torch.terms.piecewise import ConvexPiecewiseLinear
 from tuneloss.torch.terms.selection import Select, trainable
 from tuneloss.torch.terms.source import check_function, describe
 from tuneloss.torch.wrappers import bare, eagerly
@@ -157,9 +156,8 @@ def observe_with(
     metric: Error | None = None,
 ) -> Observation:
     """Observe a model: `observe` with its keywords as one object, for arguments that `check_call` has checked."""
-    for _, term, _ in loss.penalty_terms():
-        if isinstance(term, ConvexPiecewiseLinear):
-            term.check_placed()
+    for _, penalty, _ in loss.layout.learned:
+        penalty.check_placed()
     group, inner = group_of(model), bare(model)
     modules = nn.ModuleList([inner, loss])  # terms may be modules too
     with preserved(modules, train, validation), eagerly(inner):
