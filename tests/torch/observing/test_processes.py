@@ -28,7 +28,8 @@ from torch.nn.parallel import DistributedDataParallel
 from tuneloss import Observation
 from tuneloss.torch import L1, L2, ConvexPiecewiseLinear, LinearLoss, UniformLabels, observe
 from tuneloss.torch.observing.fsdp import gradient_divisors, sharded_gradient
-from tuneloss.torch.observing.processes import group_of, in_step, sum_over
+from tuneloss.torch.observing.messages import in_step, sum_over
+from tuneloss.torch.observing.processes import Alone, processes_of
 from tuneloss.torch.shards import is_sharded, local, reshard
 from tuneloss.torch.terms.data_terms import cross_entropy
 from tuneloss.torch.terms.penalties import GroupPenalty
@@ -370,7 +371,7 @@ def hybrid_shards(rank: int) -> None:
 
 def tensor_parallel(rank: int) -> None:
     net = nn.Sequential(nn.Linear(6, 4))
-    group_of(parallelize_module(net, init_device_mesh("cpu", (2,)), {"0": ColwiseParallel()}))
+    processes_of(parallelize_module(net, init_device_mesh("cpu", (2,)), {"0": ColwiseParallel()}))
 
 
 def ddp_around_a_part(rank: int) -> None:
@@ -745,7 +746,7 @@ def test_wrappers_leave_no_trace_in_names() -> None:
 
 def test_a_plain_model_belongs_to_no_group() -> None:
     net = make_net()
-    assert group_of(net) is None
+    assert isinstance(processes_of(net), Alone)
     assert not is_sharded(net)
     assert bare(net) is net
     assert local(net.shift).data_ptr() == net.shift.data_ptr()
