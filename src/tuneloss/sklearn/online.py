@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tuneloss import Box, Observation
+from tuneloss.hinges import PiecewiseLinear, gram_with, hinge_names, inner_quantiles, values_at
 from tuneloss.sklearn.fitting import Fitted, fit
-from tuneloss.sklearn.piecewise import Regularizer, hinge_features, hinge_gram, quantile_knots
 from tuneloss.sklearn.search import LEAST, Each, Fold, Options, Run, as_run, best_of, first_l2, grown, only_l2, run_all
 from tuneloss.sklearn.softmax import (
     NAMES,
@@ -43,12 +43,11 @@ class Loss:
     """Weights of the smooth terms, and the regularizer."""
 
     weights: Weights
-    regularizer: Regularizer
+    regularizer: PiecewiseLinear
 
     def grown(self, factor: float) -> Loss:
-        """The same with `factor` times L2 and the regularizer."""
-        r = self.regularizer
-        return Loss(grown(self.weights, factor), Regularizer(r.knots, factor * r.right, factor * r.left))
+        """Return the loss with L2 and the regularizer multiplied by `factor`."""
+        return Loss(grown(self.weights, factor), self.regularizer.scaled(factor))
 
 
 def proximal_steps(data: Data, loss: Loss, start: Array, n: int, bound: float = 1.0) -> tuple[Array, float]:
@@ -85,8 +84,8 @@ def online_search(folds: Sequence[Fold], options: Options, each: Each) -> tuple[
         folds, only_l2(first_l2(folds[0].data)), [f.data.zeros() for f in folds], options=options, each=each
     )
     folds = [replace(f, data=f.data.with_dropout(one.params)) for f, one in zip(folds, first.fits, strict=True)]
-    knots = quantile_knots(np.concatenate([one.params[:, :-1].ravel() for one in first.fits]), KNOTS)
-    loss = Loss(first.weights, Regularizer(knots, np.zeros(len(knots)), np.zeros(len(knots))))
+    knots = inner_quantiles(np.concatenate([one.params[:, :-1].ravel() for one in first.fits]), KNOTS)
+    loss = Loss(first.weights, PiecewiseLinear.from_weights(knots, np.zeros(2 * len(knots))))
     box = _box(options.terms, len(knots), LEAST * first.weights["l2"])
     runs, losses = [first], [loss]
     learner = OnlineLearner(box, POLICY)
@@ -125,7 +124,7 @@ def repeated(data: Data, losses: Sequence[Loss], start: Array, options: Options)
 
 def _box(chosen: Sequence[str], p: int, least: float) -> Box:
     hinges = (0.0, math.inf) if "l1" in chosen else 0.0
-    ranges = {f"{side}{j}": hinges for side in ("right", "left") for j in range(p)}
+    ranges = dict.fromkeys(hinge_names(p), hinges)
     smooth = {"l2": (least, math.inf), "uniform": (0.0, 1.0), "dropout": (0.0, math.inf)}
     held = {name: bounds if name in chosen else bounds[0] for name, bounds in smooth.items()}
     return Box.from_dict({**ranges, **held, "logloss": 1.0})
@@ -134,7 +133,7 @@ def _box(chosen: Sequence[str], p: int, least: float) -> Box:
 def _loss(weights: Array, knots: Array) -> Loss:
     p = len(knots)
     smooth = {"l1": 0.0} | dict(zip(SMOOTH, weights[2 * p :].tolist(), strict=True))
-    return Loss(smooth, Regularizer(knots, weights[:p].copy(), weights[p : 2 * p].copy()))
+    return Loss(smooth, PiecewiseLinear.from_weights(knots, weights[: 2 * p]))
 
 
 def _total_observation(folds: Sequence[Fold], run: Run, knots: Array) -> Observation:
@@ -147,9 +146,9 @@ def _total_observation(folds: Sequence[Fold], run: Run, knots: Array) -> Observa
         fold_error, gradient = cross_entropy(data, fitted.params, fold.targets, fold.x)
         metric = 1 / conditioner(data, run.weights)
         columns = np.stack([*slopes[1:], gradient])
-        gram += hinge_gram(w, knots, metric[:, :-1], columns[:, :, :-1])
+        gram += gram_with(columns[:, :, :-1], w, knots, metric[:, :-1])
         intercepts = columns[:, :, -1]
         gram[2 * len(knots) :, 2 * len(knots) :] += (intercepts * metric[:, -1]) @ intercepts.T
         error += fold_error
-        features += np.append(hinge_features(w, knots), values[1:])
+        features += np.append(values_at(w, knots), values[1:])
     return Observation(error, features, gram)
