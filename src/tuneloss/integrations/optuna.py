@@ -27,6 +27,8 @@ from tuneloss.types import Array
 if TYPE_CHECKING:
     from optuna.study import Study
 
+__all__ = ["TuneLossSampler"]
+
 PATIENCE = 3  # trials with learned weights without a gain, after which the fallback samples the weights
 KEY = "tuneloss"  # of the user attribute that holds the observation, and of the system attribute with what was asked
 
