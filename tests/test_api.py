@@ -25,8 +25,11 @@ PUBLIC = {  # a room, and all that it exports
         "by_layer",
         "observe",
     ],
+    "tuneloss.torch.observing": ["ObserveOptions"],
+    "tuneloss.tuning": ["LossTuner", "OnlineLearner", "OnlinePolicy", "OnlineStep", "Run", "StepRecord"],
 }
-NEEDS = {"tuneloss.integrations.optuna": "optuna", "tuneloss.sklearn": "sklearn", "tuneloss.torch": "torch"}
+TWICE = {("tuneloss.tuning", "LossTuner")}  # exported from `tuneloss` too, and documented there
+NEEDS = {"integrations": "optuna", "sklearn": "sklearn", "torch": "torch"}  # a room, and the library that it adapts to
 
 
 def documented() -> list[tuple[str, str]]:
@@ -45,7 +48,7 @@ def documented() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("room", PUBLIC)
 def test_public_names_are_stable(room):
-    pytest.importorskip(NEEDS.get(room, "tuneloss"))
+    pytest.importorskip(NEEDS.get(".".join(room.split(".")[1:2]), "tuneloss"))
     module = importlib.import_module(room)
     assert sorted(module.__all__) == sorted(PUBLIC[room])
     assert all(hasattr(module, name) for name in module.__all__)
@@ -54,4 +57,4 @@ def test_public_names_are_stable(room):
 @pytest.mark.skipif(not PAGE.exists(), reason="without the pages")
 def test_the_page_of_the_api_names_what_rooms_export_and_all_of_it():
     exported = {(room, name) for room, names in PUBLIC.items() for name in names}
-    assert set(documented()) == exported
+    assert set(documented()) == exported - TWICE
