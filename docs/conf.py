@@ -17,7 +17,8 @@ napoleon_use_rtype = False
 autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"
 autodoc_typehints = "description"
-autodoc_typehints_description_target = "documented_params"
+autodoc_typehints_description_target = "documented"
+autodoc_type_aliases = {"Array": "Array"}  # not what NumPy makes of it
 default_role = "code"
 
 html_theme = "pydata_sphinx_theme"
