@@ -13,8 +13,8 @@ optuna = pytest.importorskip("optuna")
 
 from tuneloss import Box, LossTuner, Observation  # noqa: E402
 from tuneloss.errors import InvalidInput  # noqa: E402
-from tuneloss.integrations.optuna import KEY, Told, TuneLossSampler, idle_trials  # noqa: E402
-from tuneloss.tuning.ask_tell import FAILED_RADIUS  # noqa: E402
+from tuneloss.integrations.optuna import KEY, Outcome, TuneLossSampler, idle_trials  # noqa: E402
+from tuneloss.tuning.proposals import FAILED_RADIUS  # noqa: E402
 from tuneloss.tuning.sampling import distance  # noqa: E402
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -88,7 +88,8 @@ def test_a_sampler_that_saw_every_trial_asks_what_a_new_one_asks(fallback):
         new = TuneLossSampler(BOX, fallback=fallback, seed=3)
         fresh = new._propose(study, study.trials[-1])
         if study.trials[-1].system_attrs[KEY] is not None:
-            np.testing.assert_array_equal(fresh, study.trials[-1].system_attrs[KEY])
+            assert fresh.form == study.trials[-1].system_attrs[KEY]["form"]
+            np.testing.assert_array_equal(fresh.point, study.trials[-1].system_attrs[KEY]["weights"])
             proposed.append(weights)
         else:
             assert fresh is None
@@ -206,11 +207,15 @@ def test_where_learning_gains_nothing_the_fallback_samples_until_it_does():
 def test_trials_that_began_before_the_last_gain_was_known_do_not_count_as_idle():
     """Four workers that begin together; after the gain of the first that ends, only those that begin later count."""
     hour = [datetime(2020, 1, 1, h) for h in range(9)]
-    together = [Told(hour[0], hour[1 + i], score, True) for i, score in enumerate((2.0, 3.0, 4.0, 5.0))]
+    together = [Outcome(hour[0], hour[1 + i], score, True) for i, score in enumerate((2.0, 3.0, 4.0, 5.0))]
     assert idle_trials(together) == 0
-    later = [Told(hour[5], hour[6], 2.5, True), Told(hour[5], hour[7], 2.0, True), Told(hour[5], hour[7], 9.0, False)]
+    later = [
+        Outcome(hour[5], hour[6], 2.5, True),
+        Outcome(hour[5], hour[7], 2.0, True),
+        Outcome(hour[5], hour[7], 9.0, False),
+    ]
     assert idle_trials([*later, *together]) == 2  # whatever the order; equal is no gain; the fallback's do not count
-    assert idle_trials([*later, *together, Told(hour[0], hour[8], 1.0, False)]) == 0
+    assert idle_trials([*later, *together, Outcome(hour[0], hour[8], 1.0, False)]) == 0
 
 
 def test_workers_that_begin_together_do_not_end_learning():
