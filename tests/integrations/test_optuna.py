@@ -1,4 +1,4 @@
-"""The sampler passes Optuna's own contract, asks what `LossTuner` asks, shares a study, and survives bad trials."""
+"""The sampler asks what `LossTuner` asks, shares a study, and survives bad trials."""
 
 import json
 import subprocess
@@ -11,12 +11,6 @@ import pytest
 
 optuna = pytest.importorskip("optuna")
 
-from optuna.testing.pytest_samplers import (  # noqa: E402
-    BasicSamplerTestCase,
-    RelativeSamplerTestCase,
-    SingleOnlySamplerTestCase,
-)
-
 from tuneloss import Box, LossTuner, Observation  # noqa: E402
 from tuneloss.errors import InvalidInput  # noqa: E402
 from tuneloss.integrations.optuna import KEY, Outcome, TuneLossSampler, idle_trials  # noqa: E402
@@ -25,7 +19,6 @@ from tuneloss.tuning.sampling import distance  # noqa: E402
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 BOX = Box.from_dict({"l2": (0.01, 100.0), "smooth": (0.0, 2.0), "logloss": 1.0})
-NAMED_XY = Box.from_dict({"x": (-5.0, 5.0), "y": (0.0, 1.0), "logloss": 1.0})
 RNG = np.random.default_rng(0)
 X, NOISE = RNG.normal(size=(40, 12)), RNG.normal(size=(2, 40))
 TRUTH = RNG.normal(size=12)
@@ -58,28 +51,6 @@ def objective(trial):
 
 def asked(study):
     return [[trial.params["l2"], trial.params["smooth"]] for trial in study.trials]
-
-
-class Contract(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
-    """Optuna's tests of any sampler, of those that sample several parameters at once, for one objective."""
-
-
-class TestWithoutFallback(Contract):
-    @pytest.fixture
-    def sampler(self):
-        return lambda: TuneLossSampler(BOX, seed=0)
-
-
-class TestWithFallback(Contract):
-    @pytest.fixture
-    def sampler(self):
-        return lambda: TuneLossSampler(BOX, fallback=optuna.samplers.GPSampler(seed=0), seed=0)
-
-
-class TestWhereWeightsAreNamedAsItsParameters(Contract):
-    @pytest.fixture
-    def sampler(self):
-        return lambda: TuneLossSampler(NAMED_XY, fallback=optuna.samplers.RandomSampler(seed=0))
 
 
 def test_it_asks_what_the_tuner_asks():

@@ -28,6 +28,8 @@ from tuneloss.types import Array, Objective
 if TYPE_CHECKING:
     from optuna.study import Study
 
+__all__ = ["TuneLossSampler"]
+
 PATIENCE = 3  # learned trials without a gain, after which the fallback samples the weights
 KEY = "tuneloss"  # names the user attribute with the observation, and the system attribute with the proposal
 
