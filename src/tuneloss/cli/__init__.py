@@ -1,11 +1,11 @@
-"""The command line: `tuneloss fit`, `predict`, `learn`, `report`, `demo` and `paper ...`, a file each.
+"""The command line: reads what the user asks for, calls the other rooms, and prints what they return.
 
-console.py    where commands print
-shown.py      what else all share: tables, polite ends
-sources.py    where the data of fit and predict comes from; tables.py, arrays.py: how it is read
-data.py       what it is then, and what must hold of it
-compare.py    what fit does: three models on the same rows
-written.py    the files that fit leaves
+fit.py, predict.py, learn.py, report.py, demo.py, paper.py   the commands, one file each
+arguments.py   arguments and options that commands share
+console.py     all output: text, tables, data and progress
+guards.py      errors in words, a polite end, and output that replaces no input
+
+Everything here is private, except the command ``tuneloss`` itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ try:
     import typer
 
     from tuneloss.cli.console import PlainGroup, console
-    from tuneloss.cli.shown import say_where
+    from tuneloss.cli.guards import show_tracebacks
 except ModuleNotFoundError as missing:
     raise SystemExit(f"The command line needs {missing.name}: pip install 'tuneloss[cli]'") from None
 
@@ -56,4 +56,4 @@ def main(
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
 ) -> None:
     """Learn the weights of a training loss from a few trained models."""
-    say_where(debug)
+    show_tracebacks(debug)

@@ -15,7 +15,7 @@ import typer
 
 from tuneloss import Box, LossTuner, Observation
 from tuneloss.cli.console import put
-from tuneloss.cli.shown import stoppable
+from tuneloss.cli.guards import stoppable
 from tuneloss.errors import InvalidInput, TuneLossError
 
 

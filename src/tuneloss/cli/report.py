@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from tuneloss.cli.console import console
-from tuneloss.cli.shown import keep_apart, stoppable, writing
-from tuneloss.cli.written import RUNS
+from tuneloss.cli.guards import check_apart, stoppable, writing
 from tuneloss.errors import InvalidInput
 
 
@@ -27,12 +26,12 @@ def report(
         from tuneloss.report.runs_page import write_runs_report
 
         if run.is_dir():
-            inside = run / RUNS
+            inside = run / "runs.jsonl"
             advice = f"Name the one in it: {inside}" if inside.is_file() else "Name a file."
             raise InvalidInput(f"RUN must be a journal, a .jsonl file; found the folder {run}. {advice}")
         info = read_runs(run)
         out = out or run.with_suffix(".html")
-        keep_apart(out, run)
+        check_apart(out, run)
         with writing("--out"):
             page = write_runs_report(info, out)
         console.print(f"Report: {page}", soft_wrap=True)

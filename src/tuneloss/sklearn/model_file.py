@@ -39,9 +39,15 @@ class SavedModel:
     about: dict[str, Any]
 
     def probabilities(self, x: Array) -> Array:
-        """(N, C) of inputs (N, D)."""
-        z = ((x - self.mean) / self.scale) @ self.coef.T + self.intercept
-        return np.asarray(np.exp(log_probabilities(all_classes(z))))
+        """Compute the probabilities (N, C) of inputs (N, D); raise `InvalidInput` if inputs are too large for that."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = ((x - self.mean) / self.scale) @ self.coef.T + self.intercept
+            probabilities = np.exp(log_probabilities(all_classes(z)))
+        bad = ~np.isfinite(probabilities).all(axis=1)
+        if bad.any():
+            row = int(np.argmax(bad)) + 1
+            raise InvalidInput(f"Inputs must give finite probabilities; row {row} has values that are too large.")
+        return np.asarray(probabilities)
 
     def save(self, path: Path) -> Path:
         """Write the file."""
