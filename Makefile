@@ -25,8 +25,8 @@ $(STAMP): pyproject.toml constraints.txt
 run: setup ## train a tuned classifier on a small data set, print a table, write a report
 	$(BIN)/tuneloss fit digits
 
-test: setup ## run all tests and doctests (more options: PYTEST_ARGS="-x -n 2")
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: setup ## run all tests and doctests, in parallel (PYTEST_ARGS="-n 0 -x" for one process)
+	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
 lint: setup ## ruff (rules and format) and mypy --strict
 	$(BIN)/ruff check .

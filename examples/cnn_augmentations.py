@@ -42,6 +42,8 @@ from torch import nn
 
 from tuneloss import Box
 from tuneloss.torch import L2, Augmented, LinearLoss, OnlineTuner
+from tuneloss.torch.observing import ObserveOptions
+from tuneloss.tuning import OnlinePolicy
 
 AUGMENTATIONS = USEFUL | HARMFUL
 NAMES = ("plain", *AUGMENTATIONS, "l2")
@@ -50,7 +52,8 @@ PINNED, SIMPLEX = "online, plain pinned", "online, simplex"
 METHODS = (NONE, EQUAL, EXPERT, RANDOM, PINNED, SIMPLEX)
 LEARNING_RATE, BATCH, N_TRAIN = 3e-3, 25, 100
 MOST, MOST_L2 = 2.0, 1e-2  # the box; random policies draw from the same range
-DRAWS = 2  # of each augmentation, in an observation
+NOW = OnlinePolicy(start="now")
+TWO_DRAWS = ObserveOptions(draws=2)  # of each augmentation
 
 
 def digit_images(seed: int) -> Split:
@@ -101,7 +104,7 @@ def run(key: Record) -> Record:
     tuners: list[OnlineTuner] = []
 
     def tune(train: Batches, validation: Batches) -> OnlineTuner:
-        tuners.append(OnlineTuner(model, loss, logloss, train, validation, start="now", draws=DRAWS))
+        tuners.append(OnlineTuner(model, loss, logloss, train, validation, policy=NOW, observe=TWO_DRAWS))
         return tuners[0]
 
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)

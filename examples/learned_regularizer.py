@@ -18,20 +18,21 @@ import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from common import Record, arguments, load, logloss, markdown, run_missing, softmax, train, with_interval
 
 from tuneloss.torch import ConvexPiecewiseLinear, LinearLoss, OnlineTuner
+from tuneloss.torch.observing import ObserveOptions
+from tuneloss.tuning import OnlinePolicy
 
 # For AdaGrad alone the best of 0.01, 0.03 and 0.1, on a seed that is not reported. Digits are few.
 LEARNING_RATE, ON_DIGITS = 0.01, 0.03
 # Gradients alone, the default, tell what is best for the next steps; over 1000 epochs the regularizer is then too weak.
 # Here values of 100 epochs count as well, and more: epsilon is a ten-thousandth of what balances them. Chosen among
 # eight pairs of epsilon and window on seeds 100 and 101. The short run on digits has the defaults.
-LONG_RUN: dict[str, Any] = {"epsilon": 2e-4, "window": 100, "batches": None}
+LONG_RUN, EVERY_BATCH = OnlinePolicy.long_run(), ObserveOptions(batches=None)
 KNOTS = 50
 DATASET = "tf_flowers"
 METHODS = ("AdaGrad", "AdaGrad + tuner")
@@ -52,7 +53,8 @@ def run(key: Record, *, folder: str | None) -> Record:
     found: dict[str, Record] = {}
 
     def tune(train: object, validation: object) -> OnlineTuner:
-        return OnlineTuner(model, loss, logloss, train, validation, **(LONG_RUN if folder else {}))
+        options = {"policy": LONG_RUN, "observe": EVERY_BATCH} if folder else {}
+        return OnlineTuner(model, loss, logloss, train, validation, **options)
 
     def look(epoch: int, tuner: OnlineTuner | None) -> None:
         if tuner is not None and (epoch in DRAWN or epoch == key["epochs"]):

@@ -23,6 +23,7 @@ from tuneloss.paper.figure3 import (  # noqa: E402
 )
 from tuneloss.paper.figure3_shown import draw_figure3, figure3_rows  # noqa: E402
 from tuneloss.paper.trainer import AdaGrad  # noqa: E402
+from tuneloss.tuning import OnlinePolicy  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +106,7 @@ def test_the_weights_of_a_record_are_those_that_its_best_epoch_was_trained_with(
     monkeypatch.setattr(
         figure3, "measured", lambda *args: measured(*args) | {"validation_loss": 1 + abs(len(trained_with) - 5)}
     )
-    monkeypatch.setitem(ONLINE, "tuneloss", {"start": "now"})
+    monkeypatch.setitem(ONLINE, "tuneloss", OnlinePolicy(start="now"))
     record = online_run("digits", "tuneloss", 0, 8)
     assert record["best_epoch"] == 5
     assert record["weights"] == trained_with[4]

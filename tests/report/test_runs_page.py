@@ -15,6 +15,7 @@ from tuneloss.report.learned_info import alignment, alike, bounds_met, predictio
 from tuneloss.report.runs_figures import errors_figure, weights_figures
 from tuneloss.report.runs_info import contributions, read_runs, regularizer, runs_info
 from tuneloss.report.runs_page import runs_page, write_runs_report
+from tuneloss.tuning import OnlinePolicy
 from tuneloss.tuning.journal import Journal
 from tuneloss.tuning.run import Header, Run
 
@@ -250,7 +251,9 @@ def test_an_online_run_has_a_page_with_its_learned_regularizer(tmp_path):
 
     learned = ConvexPiecewiseLinear(6)
     loss = LinearLoss({"logloss": log_loss, "r": learned}, box={"logloss": 1.0, "r": (0, math.inf)})
-    tuner = OnlineTuner(model, loss, error=log_loss, train=train, validation=validation, start="now")
+    tuner = OnlineTuner(
+        model, loss, error=log_loss, train=train, validation=validation, policy=OnlinePolicy(start="now")
+    )
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     for _ in range(12):
         optimizer.zero_grad()

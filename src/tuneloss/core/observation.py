@@ -111,6 +111,10 @@ class Observation:
         """What decides which model is better: the metric, or the error where none is given."""
         return self.error if self.metric is None else self.metric
 
+    def without_gram(self) -> Observation:
+        """Return a copy without gradients: enough for the argmin constraints."""
+        return Observation(self.error, self.features, metric=self.metric, names=self.names)
+
     def to_dict(self) -> dict[str, Any]:
         """The observation as JSON. A large gram is kept as its upper triangle, row by row, in base64 (float64)."""
         gram: Any = self.gram

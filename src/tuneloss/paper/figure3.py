@@ -23,23 +23,17 @@ from tuneloss.paper.experiments import loss_and_error, repeat_seeds
 from tuneloss.paper.results import Record, Task, run_missing
 from tuneloss.paper.trainer import AdaGrad
 from tuneloss.torch import ConvexPiecewiseLinear, LinearLoss, OnlineTuner
+from tuneloss.torch.observing import ObserveOptions
+from tuneloss.tuning import OnlinePolicy
 from tuneloss.types import Array
 
 EXPERIMENT, EPOCHS, REPEATS, KNOTS = "figure3", 1000, 5, 50
 DRAWN = (10, 100, 1000)  # epochs after which the regularizer is drawn
-PAPER: dict[str, Any] = {  # options of OnlineTuner, as the paper has it
-    "objective": "paper",
-    "epsilon": "paper",
-    "window": None,
-    "offset": False,
-    "constraints": "all",
-    "damping": 0.0,
-}
-ONLINE: dict[str, dict[str, Any] | None] = {  # tuners inside one run, and their options
+ONLINE: dict[str, OnlinePolicy | None] = {  # tuners inside one run
     "none": None,
-    "tuneloss-paper": PAPER,
-    "tuneloss": {},  # the defaults, but for all batches being observed
-    "tuneloss-long": {"epsilon": 2e-4, "window": 100},  # for hundreds of epochs: examples/learned_regularizer.py
+    "tuneloss-paper": OnlinePolicy.paper(),
+    "tuneloss": OnlinePolicy(),
+    "tuneloss-long": OnlinePolicy.long_run(),  # for hundreds of epochs: examples/learned_regularizer.py
 }
 MEASURES = ("train_loss", "validation_loss", "validation_error", "test_loss", "test_error")
 
@@ -59,11 +53,14 @@ def online_run(dataset: str, tuner: str, repeat: int, epochs: int, folder: str |
     split = fresh_split(dataset, np.random.default_rng(data), folder)
     trainer = AdaGrad(split, np.random.default_rng(noise))
     model, loss = shared_model(trainer), learned_loss()
-    options = ONLINE[tuner]
+    policy = ONLINE[tuner]
     online = None
-    if options is not None:
+    if policy is not None:
         train, validation = batches(split.train_x, split.train_y), batches(split.validation_x, split.validation_y)
-        online = OnlineTuner(model, loss, log_loss, train, validation, batches=None, keep_best=False, **options)
+        every_batch = ObserveOptions(batches=None)
+        online = OnlineTuner(
+            model, loss, log_loss, train, validation, policy=policy, observe=every_batch, keep_best=False
+        )
     curves: dict[str, list[float]] = {name: [] for name in MEASURES}
     regularizers: dict[str, Record] = {}
     weights: dict[str, float] = {}

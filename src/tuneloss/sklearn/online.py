@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tuneloss import Box, Observation, learn_loss
-from tuneloss.errors import SolverError
+from tuneloss import Box, Observation
 from tuneloss.sklearn.fitting import Fitted, fit
 from tuneloss.sklearn.piecewise import Regularizer, hinge_features, hinge_gram, quantile_knots
 from tuneloss.sklearn.search import LEAST, Each, Fold, Options, Run, as_run, best_of, first_l2, grown, only_l2, run_all
@@ -30,10 +29,12 @@ from tuneloss.sklearn.softmax import (
     smooth_value,
     terms,
 )
+from tuneloss.tuning import OnlineLearner, OnlinePolicy
 from tuneloss.types import Array
 
 KNOTS, EPOCHS, STEPS = 20, 40, 20
-WINDOW, DAMPING, PATIENCE = 10, 0.7, 8
+PATIENCE = 8  # epochs without a better one, after which the run ends
+POLICY = OnlinePolicy(start="now")
 SMOOTH = NAMES[1:]  # the terms beside the hinges: all but L1, which is the hinges at 0
 
 
@@ -87,21 +88,16 @@ def online_search(folds: Sequence[Fold], options: Options, each: Each) -> tuple[
     knots = quantile_knots(np.concatenate([one.params[:, :-1].ravel() for one in first.fits]), KNOTS)
     loss = Loss(first.weights, Regularizer(knots, np.zeros(len(knots)), np.zeros(len(knots))))
     box = _box(options.terms, len(knots), LEAST * first.weights["l2"])
-    runs, losses, seen = [first], [loss], [_observed(folds, first, knots)]
+    runs, losses = [first], [loss]
+    learner = OnlineLearner(box, POLICY)
+    weights = np.append(np.zeros(2 * len(knots)), [first.weights[name] for name in SMOOTH])
     bounds: Sequence[float] = [1.0] * len(folds)
-    scale: Array | None = None
     for _ in range(EPOCHS):
-        try:
-            learned = learn_loss(
-                [o for epoch in seen[-WINDOW:] for o in epoch], box, epsilon=math.inf, constrained=False
-            )
-        except SolverError:
+        step = learner.step(_total_observation(folds, runs[-1], knots), weights)
+        if step.learned is None or not step.learned.scale > 0:
             break
-        mu = learned.weights / learned.scale if learned.scale > 0 else None
-        if mu is None or not np.isfinite(mu).all():
-            break
-        scale = mu if scale is None else DAMPING * scale + (1 - DAMPING) * mu
-        loss = _loss(scale / scale[-1], knots)
+        weights = step.weights if losses[1:] else step.learned.weights  # L2 alone was no learned loss: no average
+        loss = _loss(weights, knots)
 
         def train(fold: Fold, start: Array, bound: float, loss: Loss = loss) -> tuple[Fitted, float]:
             params, bound = proximal_steps(fold.data, loss, start, STEPS, bound)
@@ -111,7 +107,6 @@ def online_search(folds: Sequence[Fold], options: Options, each: Each) -> tuple[
         fits, bounds = zip(*each(train, list(zip(folds, starts, bounds, strict=True))), strict=True)
         runs.append(as_run(folds, loss.weights, fits))
         losses.append(loss)
-        seen.append(_observed(folds, runs[-1], knots))
         if len(runs) - runs.index(best_of(runs)) > PATIENCE:
             break
     return runs, losses
@@ -142,17 +137,19 @@ def _loss(weights: Array, knots: Array) -> Loss:
     return Loss(smooth, Regularizer(knots, weights[:p].copy(), weights[p : 2 * p].copy()))
 
 
-def _observed(folds: Sequence[Fold], run: Run, knots: Array) -> list[Observation]:
-    """One observation a fold, in the metric of `conditioner`."""
-    found = []
-    for fold, one in zip(folds, run.fits, strict=True):
-        data, w = fold.data, one.params[:, :-1]
-        values, slopes = terms(data, one.params)
-        error, gradient = cross_entropy(data, one.params, fold.targets, fold.x)
+def _total_observation(folds: Sequence[Fold], run: Run, knots: Array) -> Observation:
+    """Observe the models of all folds, in the metric of `conditioner`, and add the observations up."""
+    k = 2 * len(knots) + len(SMOOTH)
+    error, features, gram = 0.0, np.zeros(k), np.zeros((k + 1, k + 1))
+    for fold, fitted in zip(folds, run.fits, strict=True):
+        data, w = fold.data, fitted.params[:, :-1]
+        values, slopes = terms(data, fitted.params)
+        fold_error, gradient = cross_entropy(data, fitted.params, fold.targets, fold.x)
         metric = 1 / conditioner(data, run.weights)
         columns = np.stack([*slopes[1:], gradient])
-        gram = hinge_gram(w, knots, metric[:, :-1], columns[:, :, :-1])
-        last = columns[:, :, -1]
-        gram[2 * len(knots) :, 2 * len(knots) :] += (last * metric[:, -1]) @ last.T
-        found.append(Observation(error, np.append(hinge_features(w, knots), values[1:]), gram))
-    return found
+        gram += hinge_gram(w, knots, metric[:, :-1], columns[:, :, :-1])
+        intercepts = columns[:, :, -1]
+        gram[2 * len(knots) :, 2 * len(knots) :] += (intercepts * metric[:, -1]) @ intercepts.T
+        error += fold_error
+        features += np.append(hinge_features(w, knots), values[1:])
+    return Observation(error, features, gram)

@@ -1,5 +1,7 @@
 """From a model to an observation.
 
+`ObserveOptions` may be imported from here, and `observe` from `tuneloss.torch`; all else is private.
+
 observe.py         observe: the observation of a model
 passes.py          sums over batches
 gram.py            the gram, block by block of parameters
@@ -9,3 +11,7 @@ preserve.py        the model and the loaders stay as they were
 processes.py       sums over processes; shards.py: FSDP2
 wrappers.py        what wraps a model
 """
+
+from tuneloss.torch.observing.observe import ObserveOptions
+
+__all__ = ["ObserveOptions"]
