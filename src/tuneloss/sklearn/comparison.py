@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -138,8 +139,7 @@ def compare_models(rows: TrainTestRows, seed: int = 0, on_progress: Progress | N
         loss = run.error / float(run.sample_weight.sum())
         advance(len(rivals) + len(run_scores), f"{TUNED}: run {len(run_scores)}, validation log loss {loss:.4f}")
 
-    tuned._on_run = on_run  # type: ignore[method-assign]
-    scores[TUNED] = _fit_and_score(tuned.fit, rows)
+    scores[TUNED] = _fit_and_score(partial(tuned._fit, on_run=on_run), rows)
     advance(N_STEPS, "done")
     return ModelComparison(tuned, run_scores, scores)
 

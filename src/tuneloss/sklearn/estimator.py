@@ -25,7 +25,18 @@ from tuneloss.sklearn.checks import check_options, check_split, check_two_classe
 from tuneloss.sklearn.examples import Examples, read_examples
 from tuneloss.sklearn.fitting import Fitted, fit
 from tuneloss.sklearn.online import online_search, repeated
-from tuneloss.sklearn.search import Fold, Options, Run, best_l2_of, best_of, chosen, grown, search
+from tuneloss.sklearn.search import (
+    Fold,
+    OnRun,
+    Options,
+    Run,
+    best_l2_of,
+    best_of,
+    chosen,
+    grown,
+    ignore_run,
+    search,
+)
 from tuneloss.sklearn.softmax import Data, Inputs, Weights, all_classes, log_probabilities, make_data, weighted_targets
 from tuneloss.sklearn.splits import Split, k_splits, one_split
 from tuneloss.types import Array
@@ -122,6 +133,20 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
             X and X_val together. X_val must be as X is: a Pipeline passes it through its earlier steps only if it has
             transform_input=["X_val"].
         """
+        return self._fit(X, y, sample_weight, X_val, y_val, sample_weight_val)
+
+    def _fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        X_val: ArrayLike | None = None,
+        y_val: ArrayLike | None = None,
+        sample_weight_val: ArrayLike | None = None,
+        *,
+        on_run: OnRun = ignore_run,
+    ) -> Self:
+        """Fit as `fit` does, and call ``on_run(run, folds)`` after each run of the search. `comparison.py` does."""
         check_options(self)
         for name in ("regularizer_", "box_", "learned_"):
             self.__dict__.pop(name, None)  # of an earlier fit
@@ -132,11 +157,8 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         data = make_data(given.x, codes, given.weight, len(self.classes_), intercept=self.fit_intercept)
         small = given.x.shape[0] * given.x.shape[1] * len(self.classes_) < SMALL
         with threadpool_limits(1, user_api="blas") if small else nullcontext():
-            self._learn(data, folds)
+            self._learn(data, folds, on_run)
         return self
-
-    def _on_run(self, run: Run, folds: Sequence[Fold]) -> None:
-        """For those who want to see each run as it ends, such as the command line."""
 
     def _splits(self, given: Examples, codes: NDArray[np.intp], y: Any) -> list[Split]:
         """Sample weights of training and validation, split by split. A splitter is shown all labels y."""
@@ -173,7 +195,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         data = make_data(x[own], codes[own], train[own], len(self.classes_), intercept=self.fit_intercept)
         return Fold(data, x[other], weighted_targets(codes[other], held[other], len(self.classes_)))
 
-    def _learn(self, data: Data, folds: list[Fold]) -> None:
+    def _learn(self, data: Data, folds: list[Fold], on_run: OnRun) -> None:
         """Search for weights on the folds, then fit all data."""
         if not folds:
             raise InvalidInput(
@@ -181,7 +203,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
                 "X_val and y_val, more examples, or cv=[(train, validation)]."
             )
         growth = data.total / float(np.mean([fold.data.total for fold in folds]))
-        options = Options(tuple(self.terms), self.max_runs, SEARCH_TOL * self.tol, self.max_iter, self._on_run)
+        options = Options(tuple(self.terms), self.max_runs, SEARCH_TOL * self.tol, self.max_iter, on_run)
         if self.strategy == "runs":
             found = search(folds, options, self._each)
             runs, self.box_, learned = found.runs, found.box, found.learned
@@ -199,7 +221,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
             self.regularizer_ = losses[-1].regularizer.points()
         if not fitted.converged:
             message = f"The last fit did not converge in {fitted.n_iter} iterations: {fitted.message}."
-            warnings.warn(f"{message} Raise max_iter, or scale the inputs.", ConvergenceWarning, stacklevel=3)
+            warnings.warn(f"{message} Raise max_iter, or scale the inputs.", ConvergenceWarning, stacklevel=4)
         self.history_ = [_shown(run) for run in runs]
         self.best_run_ = runs.index(best)
         self._keep(data, fitted)

@@ -65,6 +65,13 @@ class Run:
         return float(self.sample_weight @ self.losses)
 
 
+OnRun = Callable[[Run, Sequence[Fold]], object]  # called with each run as it ends, and the folds
+
+
+def ignore_run(run: Run, folds: Sequence[Fold]) -> None:
+    """The `OnRun` of those who do not watch the search."""
+
+
 @dataclass(frozen=True)
 class Options:
     """How the search goes.
@@ -76,7 +83,7 @@ class Options:
     max_runs: int
     tol: float
     max_iter: int
-    on_run: Callable[[Run, Sequence[Fold]], object] = lambda run, folds: None
+    on_run: OnRun = ignore_run
 
 
 @dataclass(frozen=True, eq=False)
