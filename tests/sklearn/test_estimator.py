@@ -317,7 +317,7 @@ def test_data_that_cannot_be_learned_from_are_refused():
         TunedLogisticRegression(validation_fraction=0.05).fit(x[:50], np.arange(50) % 10)
     with pytest.raises(ValueError, match="`sample_weight_val` is for"):
         model.fit(x, y, sample_weight_val=np.ones(3))
-    with pytest.raises(ValueError, match=r"classes that `y` has too; found \[7\]"):
+    with pytest.raises(ValueError, match=r"only classes that `y` has; found \[7\]"):
         model.fit(x, y, X_val=x[:2], y_val=[0, 7])
     with pytest.raises(ValueError, match="labels like those of `y`"):
         model.fit(x, y, X_val=x[:2], y_val=["0", "1"])

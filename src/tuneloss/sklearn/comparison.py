@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -11,14 +12,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.preprocessing import StandardScaler
 
 from tuneloss.data import Dataset, check_dataset
 from tuneloss.errors import InvalidInput
 from tuneloss.sklearn.estimator import TunedLogisticRegression
-from tuneloss.sklearn.l2_cv import l2_cv
-from tuneloss.sklearn.search import Fold, Run
+from tuneloss.sklearn.fold_fits import Fold, FoldFits
 from tuneloss.sklearn.softmax import predicted
 from tuneloss.types import Array
 
@@ -134,14 +134,23 @@ def compare_models(rows: TrainTestRows, seed: int = 0, on_progress: Progress | N
     advance(len(rivals), TUNED)
     tuned, run_scores = TunedLogisticRegression(random_state=seed), list[Scores]()
 
-    def on_run(run: Run, folds: Sequence[Fold]) -> None:
+    def on_run(run: FoldFits, folds: Sequence[Fold]) -> None:
         run_scores.append(_score_run(run, folds, tuned.classes_, rows))
-        loss = run.error / float(run.sample_weight.sum())
-        advance(len(rivals) + len(run_scores), f"{TUNED}: run {len(run_scores)}, validation log loss {loss:.4f}")
+        note = f"{TUNED}: run {len(run_scores)}, validation log loss {run.mean_error:.4f}"
+        advance(len(rivals) + len(run_scores), note)
 
     scores[TUNED] = _fit_and_score(partial(tuned._fit, on_run=on_run), rows)
     advance(N_STEPS, "done")
     return ModelComparison(tuned, run_scores, scores)
+
+
+def l2_cv(**options: Any) -> LogisticRegressionCV:
+    """Return a `LogisticRegressionCV` with L2 alone, chosen by log loss, for any supported scikit-learn."""
+    if (
+        "use_legacy_attributes" in inspect.signature(LogisticRegressionCV).parameters
+    ):  # since 1.8; before, L2 is default
+        options |= {"l1_ratios": (0,), "use_legacy_attributes": False}
+    return LogisticRegressionCV(scoring="neg_log_loss", max_iter=1000, **options)
 
 
 def _fit_and_score(fit: Callable[[Any, Any], Any], rows: TrainTestRows) -> Scores:
@@ -160,8 +169,8 @@ def _score(probabilities: Array, classes: NDArray[Any], rows: TrainTestRows) -> 
     return dict(zip(MEASURES, (float(-np.log(own).mean()), float(wrong.mean())), strict=True))
 
 
-def _score_run(run: Run, folds: Sequence[Fold], classes: NDArray[Any], rows: TrainTestRows) -> Scores:
+def _score_run(run: FoldFits, folds: Sequence[Fold], classes: NDArray[Any], rows: TrainTestRows) -> Scores:
     """The test scores of a run: the mean over the models of all folds."""
-    pairs = zip(folds, run.fits, strict=True)
-    scores = [_score(np.exp(predicted(fold.data, fit.params, rows.x_test)), classes, rows) for fold, fit in pairs]
+    pairs = zip(folds, run.params, strict=True)
+    scores = [_score(np.exp(predicted(fold.data, params, rows.x_test)), classes, rows) for fold, params in pairs]
     return {name: float(np.mean([values[name] for values in scores])) for name in MEASURES}
