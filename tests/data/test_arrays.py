@@ -30,7 +30,7 @@ def test_a_small_file_that_expands_to_a_large_one_is_refused(tmp_path, suffix):
 
 def test_labels_that_cannot_be_written_are_refused(tmp_path):
     np.savez(tmp_path / "a.npz", X=np.zeros((6, 1)), y=np.array(["a", "\ud800"] * 3))
-    assert "'y.npy' holds 0xd800, which is no letter" in refused("fit", tmp_path / "a.npz")
+    assert "'y.npy' holds 0xd800, which is not a character" in refused("fit", tmp_path / "a.npz")
 
 
 def test_a_member_that_is_no_array_is_refused(tmp_path):

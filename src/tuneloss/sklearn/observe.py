@@ -5,9 +5,9 @@ With the Hessian H of the training loss, the terms' gradients J and the gradient
     gram = [J g]' H^-1 [J g]
 
 At a fit with weights w, the gradient of the loss is zero: J w = 0. The calibrated form of LearnLoss, with gradients
-only, keeps w if no change of mu lowers ``|J mu - g|^2`` in the metric: if J' H^-1 g = 0 for all terms inside the box. And
--J' H^-1 g is the derivative of the validation error with respect to the weights. So LearnLoss stops exactly where no
-small change of the weights lowers the error. With the plain inner product it would stop elsewhere.
+only, keeps w if no change of mu lowers ``|J mu - g|^2`` in the metric: if J' H^-1 g = 0 for all terms inside the box.
+And -J' H^-1 g is the derivative of the validation error with respect to the weights. So LearnLoss stops exactly where
+no small change of the weights lowers the error. With the plain inner product it would stop elsewhere.
 
 One fit shows the direction to go. How far is seen from several, because J w = 0 leaves the size of a step open.
 
