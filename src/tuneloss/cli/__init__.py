@@ -41,7 +41,7 @@ for command in (fit, predict, learn, report, demo):
 app.add_typer(paper, name="paper")
 
 
-def _show_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         console.print(f"tuneloss {version('tuneloss')}")
         raise typer.Exit
@@ -51,9 +51,9 @@ def _show_version(wanted: bool) -> None:
 def main(
     show_version: Annotated[
         bool,
-        typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True),
+        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Learn the weights of a training loss from a few trained models."""
     show_tracebacks(debug)
