@@ -1,7 +1,8 @@
 """One observation from one process, from two under DDP, and from two under FSDP2: the same, and by real processes.
 
 Two processes are started once; each plays every scene below and sends back what it saw. They read different data, in
-batches of unequal size. All is in float64, so that what differs differs by rounding only.
+batches of unequal size. All is in float64, so that what differs differs by rounding only. messages.py and fsdp.py are
+tested here too, since they need processes.
 """
 
 from __future__ import annotations
