@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuneloss import Box, Observation
+from tuneloss.hinges import PiecewiseLinear, gram_with, hinge_names, inner_quantiles, values_at
 from tuneloss.sklearn.fitting import Fitted, fit
 from tuneloss.sklearn.fold_fits import Fold, FoldFits, ParallelMap, SearchOptions, add_dropout, best_of, fit_folds
-from tuneloss.sklearn.piecewise import Regularizer, hinge_features, hinge_gram, quantile_knots
 from tuneloss.sklearn.search import MIN_L2, first_l2, grow_penalties, only_l2
 from tuneloss.sklearn.softmax import (
     NAMES,
@@ -44,12 +44,11 @@ class Loss:
     """Weights of the smooth terms, and the regularizer."""
 
     weights: Weights
-    regularizer: Regularizer
+    regularizer: PiecewiseLinear
 
     def grown(self, factor: float) -> Loss:
-        """The same with `factor` times L2 and the regularizer."""
-        r = self.regularizer
-        return Loss(grow_penalties(self.weights, factor), Regularizer(r.knots, factor * r.right, factor * r.left))
+        """Return the loss with L2 and the regularizer multiplied by `factor`."""
+        return Loss(grow_penalties(self.weights, factor), self.regularizer.scaled(factor))
 
 
 def proximal_steps(data: Data, loss: Loss, start: Array, n: int, bound: float = 1.0) -> tuple[Array, float]:
@@ -87,8 +86,8 @@ def online_search(
     starts = [fold.data.zeros() for fold in folds]
     first = fit_folds(folds, only_l2(first_l2(folds[0].data)), starts, options=options, parallel=parallel)
     folds = add_dropout(folds, first)
-    knots = quantile_knots(np.concatenate([one.params[:, :-1].ravel() for one in first.fits]), KNOTS)
-    loss = Loss(first.weights, Regularizer(knots, np.zeros(len(knots)), np.zeros(len(knots))))
+    knots = inner_quantiles(np.concatenate([one.params[:, :-1].ravel() for one in first.fits]), KNOTS)
+    loss = Loss(first.weights, PiecewiseLinear.from_weights(knots, np.zeros(2 * len(knots))))
     box = _box(options.terms, len(knots), MIN_L2 * first.weights["l2"])
     runs, losses = [first], [loss]
     learner = OnlineLearner(box, POLICY)
@@ -127,7 +126,7 @@ def repeated(data: Data, losses: Sequence[Loss], start: Array, options: SearchOp
 
 def _box(chosen: Sequence[str], p: int, least: float) -> Box:
     hinges = (0.0, math.inf) if "l1" in chosen else 0.0
-    ranges = {f"{side}{j}": hinges for side in ("right", "left") for j in range(p)}
+    ranges = dict.fromkeys(hinge_names(p), hinges)
     smooth = {"l2": (least, math.inf), "uniform": (0.0, 1.0), "dropout": (0.0, math.inf)}
     held = {name: bounds if name in chosen else bounds[0] for name, bounds in smooth.items()}
     return Box.from_dict({**ranges, **held, "logloss": 1.0})
@@ -136,7 +135,7 @@ def _box(chosen: Sequence[str], p: int, least: float) -> Box:
 def _loss(weights: Array, knots: Array) -> Loss:
     p = len(knots)
     smooth = {"l1": 0.0} | dict(zip(SMOOTH, weights[2 * p :].tolist(), strict=True))
-    return Loss(smooth, Regularizer(knots, weights[:p].copy(), weights[p : 2 * p].copy()))
+    return Loss(smooth, PiecewiseLinear.from_weights(knots, weights[: 2 * p]))
 
 
 def _total_observation(folds: Sequence[Fold], run: FoldFits, knots: Array) -> Observation:
@@ -149,9 +148,9 @@ def _total_observation(folds: Sequence[Fold], run: FoldFits, knots: Array) -> Ob
         fold_error, gradient = cross_entropy(data, fitted.params, fold.targets, fold.x)
         metric = 1 / conditioner(data, run.weights)
         columns = np.stack([*slopes[1:], gradient])
-        gram += hinge_gram(w, knots, metric[:, :-1], columns[:, :, :-1])
+        gram += gram_with(columns[:, :, :-1], w, knots, metric[:, :-1])
         intercepts = columns[:, :, -1]
         gram[2 * len(knots) :, 2 * len(knots) :] += (intercepts * metric[:, -1]) @ intercepts.T
         error += fold_error
-        features += np.append(hinge_features(w, knots), values[1:])
+        features += np.append(values_at(w, knots), values[1:])
     return Observation(error, features, gram)

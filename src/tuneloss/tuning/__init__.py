@@ -1,7 +1,7 @@
 """TuneLoss in NumPy: which weights to train with next, between runs and inside one run.
 
     ask_tell.py   LossTuner: ask, train, tell
-    turns.py      which form of the cost learns next
+    proposals.py  the strategy of LossTuner: which weights come next
     sampling.py   points of a box, chosen without data
     online.py     OnlinePolicy and OnlineLearner: from the checkpoints of one run to weights
     history.py    the steps of an online run

@@ -8,8 +8,7 @@ gram.py            the gram, block by block of parameters
 sampling_noise.py  what the choice of batches adds to a gram
 batches.py         batches of a loader
 preserve.py        the model and the loaders stay as they were
-processes.py       sums over processes; shards.py: FSDP2
-wrappers.py        what wraps a model
+processes.py       sums over processes; fsdp.py: the internals of FSDP2
 """
 
 from tuneloss.torch.observing.observe import ObserveOptions

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from tuneloss.core.checks import as_integer
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
+from tuneloss.torch.observing.assembly import make_observation
 from tuneloss.torch.observing.batches import Count, check_count, check_loader
 from tuneloss.torch.observing.passes import Error, Pass
 from tuneloss.torch.observing.preserve import in_eval_mode, preserved, seed_loaders, unshrunk_embeddings
-from tuneloss.torch.observing.processes import group_of, share_buffers, together
-from tuneloss.torch.observing.shards import is_sharded, reshard
-from tuneloss.torch.observing.wrappers import bare, eagerly
+from tuneloss.torch.observing.processes import processes_of
+from tuneloss.torch.observing.sums import Sums
+from tuneloss.torch.shards import reshard
 from tuneloss.torch.terms.loss import LinearLoss
-from tuneloss.torch.terms.piecewise import ConvexPiecewiseLinear
-from tuneloss.torch.terms.selection import Select, trainable
+from tuneloss.torch.terms.selection import Select, matches, trainable
 from tuneloss.torch.terms.source import check_function, describe
+from tuneloss.torch.wrappers import bare, eagerly
 
 
 @dataclass(frozen=True)
@@ -157,21 +159,30 @@ def observe_with(
     metric: Error | None = None,
 ) -> Observation:
     """Observe a model: `observe` with its keywords as one object, for arguments that `check_call` has checked."""
-    for _, term, _ in loss.penalty_terms():
-        if isinstance(term, ConvexPiecewiseLinear):
-            term.check_placed()
-    group, inner = group_of(model), bare(model)
+    for _, penalty, _ in loss.layout.learned:
+        penalty.check_placed()
+    processes, inner = processes_of(model), bare(model)
     modules = nn.ModuleList([inner, loss])  # terms may be modules too
     with preserved(modules, train, validation), eagerly(inner):
         seed_loaders(options.seed, train, validation)
-        pass_ = Pass.over(inner, group, options.params, draws=options.draws, seed=options.seed, merge=options.merge)
-        share_buffers(inner, group)
-        with together(None if is_sharded(inner) else group):
+        everything = trainable(inner)
+        sums = Sums(_chosen(everything, options.params), processes)
+        look = Pass(inner, sums, processes, draws=options.draws, seed=options.seed, merge=options.merge)
+        processes.share_buffers(inner)
+        with processes.together():
             with in_eval_mode(inner), unshrunk_embeddings(modules):
-                pass_.validation(error, metric, validation, options.validation_batches)
+                look.validation(error, metric, validation, options.validation_batches)
             if not inner.training:
                 inner.train()
             with unshrunk_embeddings(modules):
-                pass_.training(loss, train, options.batches)
+                look.training(loss, train, options.batches)
         reshard(inner)
-        return pass_.observation(loss, with_metric=metric is not None)
+        return make_observation(sums, look.spread, loss, everything, processes)
+
+
+def _chosen(params: Mapping[str, Tensor], select: Select | None) -> dict[str, Tensor]:
+    """Return the parameters that are in the gram."""
+    chosen = {name: p for name, p in params.items() if select is None or matches(select, name, p)}
+    if not chosen:
+        raise InvalidInput(f"`params` must select a parameter that is trained; found none among {list(params)}.")
+    return chosen
