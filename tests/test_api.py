@@ -12,7 +12,7 @@ PUBLIC = {  # a room, and all that it exports
     "tuneloss.baselines": ["GpEiMcmc", "OptunaSearch", "RandomSearch", "TuneReg"],
     "tuneloss.errors": ["InvalidInput", "JournalError", "NotFinite", "RunFailed", "SolverError", "TuneLossError"],
     "tuneloss.integrations.optuna": ["TuneLossSampler"],
-    "tuneloss.data": ["Dataset", "check_dataset", "read_dataset", "read_inputs"],
+    "tuneloss.data": ["Dataset", "read_dataset", "read_inputs"],
     "tuneloss.sklearn": [
         "ModelComparison",
         "SavedModel",

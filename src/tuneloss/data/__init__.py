@@ -8,7 +8,7 @@ arrays.py    npz files, whose arrays are inputs and labels
 What is not in ``__all__`` is private.
 """
 
-from tuneloss.data.dataset import Dataset, check_dataset
+from tuneloss.data.dataset import Dataset
 from tuneloss.data.reading import read_dataset, read_inputs
 
-__all__ = ["Dataset", "check_dataset", "read_dataset", "read_inputs"]
+__all__ = ["Dataset", "read_dataset", "read_inputs"]

@@ -8,8 +8,7 @@ fitting.py      one fit: the params of least loss
 observe.py      one fit as an observation for LearnLoss
 fold_fits.py    one run of the search: a fit per fold, and which of two runs is better
 search.py       strategy "runs": an L2 path, then learned weights
-piecewise.py    a convex regularizer of any shape
-online.py       strategy "online": weights and that regularizer, learned in one run
+online.py       strategy "online": weights and a convex regularizer, learned in one run
 comparison.py   compare three models on the same rows
 model_file.py   a fitted classifier as one file
 fit_files.py    the files of `tuneloss fit`

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.preprocessing import StandardScaler
 
-from tuneloss.data import Dataset, check_dataset
+from tuneloss.data import Dataset
+from tuneloss.data.dataset import check_dataset
 from tuneloss.errors import InvalidInput
 from tuneloss.sklearn.estimator import TunedLogisticRegression
 from tuneloss.sklearn.fold_fits import Fold, FoldFits

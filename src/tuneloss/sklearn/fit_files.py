@@ -6,16 +6,15 @@ All three are drafted first and moved into place at the end, so that a fit that 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from tuneloss.data import Dataset
 from tuneloss.errors import InvalidInput, JournalError
-from tuneloss.files import draft_folder
+from tuneloss.files import draft_folder, write_whole
 from tuneloss.sklearn.comparison import MEASURES, TUNED, ModelComparison, TrainTestRows
 from tuneloss.sklearn.model_file import SavedModel, load_model
 from tuneloss.sklearn.search import is_l2_only
-from tuneloss.tuning.journal import Journal, read_lines, replace_journal
+from tuneloss.tuning.journal import journal_bytes, read_lines, replace_journal
 from tuneloss.tuning.run import Header, LastLearned, Run
 
 MADE_BY = "fit"  # in the header of the journal
@@ -91,7 +90,7 @@ def write_fit(out: Path, dataset: Dataset, rows: TrainTestRows, comparison: Mode
     try:
         with draft_folder(out, "fit") as draft:
             _saved_model(title, dataset, rows, comparison).save(draft / MODEL_FILE)
-            _write_journal(draft / RUNS_FILE, header, runs)
+            write_whole(draft / RUNS_FILE, journal_bytes(header.to_dict(), [run.to_dict() for run in runs]))
             write_runs_report(runs_info(header, runs), draft / REPORT_FILE)
             _move(draft, out)
     except OSError as reason:
@@ -132,9 +131,3 @@ def _header(title: str, comparison: ModelComparison) -> Header:
 def _runs(comparison: ModelComparison) -> list[Run]:
     pairs = zip(comparison.tuned.history_, comparison.run_scores, strict=True)
     return [Run(i, run["weights"], run["observation"], info=scores) for i, (run, scores) in enumerate(pairs)]
-
-
-def _write_journal(path: Path, header: Header, runs: Sequence[Run]) -> None:
-    journal = Journal(path, header.to_dict())
-    for run in runs:
-        journal.append(run.to_dict())
