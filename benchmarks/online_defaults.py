@@ -30,7 +30,7 @@ import learned_regularizer
 import mlp_five_terms
 from common import ROOT, Record, load, logloss, markdown, mlp, run_missing, softmax, train
 
-from tuneloss.paper.figure3 import PAPER
+from tuneloss.paper.online_run import PAPER
 from tuneloss.torch import OnlineTuner
 
 # Learning rate and epochs, by data set and model: fast enough to overfit without terms within the epochs.

@@ -32,15 +32,14 @@ from common import (
     arguments,
     logloss,
     markdown,
-    mean_interval,
     run_missing,
     train,
-    with_interval,
 )
 from sklearn.datasets import load_digits
 from torch import nn
 
 from tuneloss import Box
+from tuneloss.paper.statistics import interval
 from tuneloss.torch import L2, Augmented, LinearLoss, OnlineTuner
 
 AUGMENTATIONS = USEFUL | HARMFUL
@@ -145,11 +144,11 @@ def table(records: Sequence[Record]) -> str:
     rows = []
     for method in METHODS:
         own = by_seed(records, method)
-        cells = [with_interval([r[name] for r in own]) for name in ("validation_loss", "test_loss", "test_error")]
+        cells = [str(interval([r[name] for r in own])) for name in ("validation_loss", "test_loss", "test_error")]
         for online in (PINNED, SIMPLEX):
             pairs = zip(by_seed(records, online), own, strict=True)
-            cells.append("" if method == online else with_interval([a["test_loss"] - b["test_loss"] for a, b in pairs]))
-        seconds = [f"{mean_interval([r[name] for r in own])[0]:.1f}" for name in ("seconds", "cpu_seconds")]
+            cells.append("" if method == online else str(interval([a["test_loss"] - b["test_loss"] for a, b in pairs])))
+        seconds = [f"{interval([r[name] for r in own]).mean:.1f}" for name in ("seconds", "cpu_seconds")]
         rows.append([method, *cells, *seconds])
     header = ["method", "validation log loss", "test log loss", "test error"]
     return markdown([*header, "pinned minus it, test", "simplex minus it, test", "seconds", "of processor"], rows)
@@ -161,7 +160,7 @@ def weights_table(records: Sequence[Record]) -> str:
     rows = []
     for name in NAMES:
         label = f"{name} (harmful)" if name in HARMFUL else name
-        rows.append([label, *(with_interval([w[name] for w in column], digits=3) for column in columns)])
+        rows.append([label, *(interval([w[name] for w in column]).text(3) for column in columns)])
     return markdown(["weight", PINNED, SIMPLEX, RANDOM], rows)
 
 
@@ -175,16 +174,17 @@ def draw_figure(records: Sequence[Record], path: Path) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.2), layout="constrained")
     for place, method in enumerate(METHODS):
         losses = [r["test_loss"] for r in by_seed(records, method)]
-        mean, half = mean_interval(losses)
+        estimate = interval(losses)
         color = "tab:blue" if method in (PINNED, SIMPLEX) else "tab:gray"
-        left.errorbar(mean, place, xerr=np.nan_to_num(half), fmt="o", color=color, capsize=4)
+        left.errorbar(estimate.mean, place, xerr=np.nan_to_num(estimate.half), fmt="o", color=color, capsize=4)
         left.plot(losses, [place + 0.2] * len(losses), "|", color=color, alpha=0.6)
     left.set(title="test log loss at the best-validation epoch", yticks=range(len(METHODS)), yticklabels=METHODS)
     left.invert_yaxis()
     places = np.arange(len(AUGMENTATIONS))
     for shift, (method, color) in enumerate(((PINNED, "tab:blue"), (SIMPLEX, "tab:orange"))):
-        found = [mean_weights(r) for r in by_seed(records, method)]
-        means, halves = np.array([mean_interval([w[name] for w in found]) for name in AUGMENTATIONS]).T
+        weights = [mean_weights(r) for r in by_seed(records, method)]
+        estimates = [interval([w[name] for w in weights]) for name in AUGMENTATIONS]
+        means, halves = np.array([e.mean for e in estimates]), np.array([e.half for e in estimates])
         error = np.nan_to_num(np.stack([np.minimum(halves, means), halves]))
         right.bar(places + 0.4 * shift, means, 0.4, yerr=error, color=color, label=method, capsize=2)
     right.set(title="learned weights; the last three are harmful")

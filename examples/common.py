@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import sys
 import time
@@ -18,13 +17,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from scipy import stats
-from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
-from tuneloss.paper import results
 from tuneloss.paper.datasets import digits, load_features
-from tuneloss.paper.results import Record, Task
+from tuneloss.paper.experiment import run_units
+from tuneloss.paper.results import Record
 
 ROOT = Path(__file__).resolve().parents[1]
 DIGITS = "digits, 100 training examples"  # what stands in for the features when there is no TUNELOSS_DATA
@@ -210,57 +207,36 @@ def measured(model: nn.Module, examples: Examples) -> tuple[float, float]:
 # Results
 
 
-def run_missing(path: Path, keys: Sequence[Record], run: Callable[[Record], Record], jobs: int = 1) -> list[Record]:
-    """One record {**key, **run(key)} for each key, in order; those already in the file are not run again.
+@dataclass(frozen=True)
+class OneRun:
+    """A `Unit` of tuneloss.paper.experiment with one record: its key, and what `function` returns for it."""
 
-    Each is appended to the file, one JSON object a line, as soon as it is there: a killed process continues.
+    key: Record
+    function: Callable[[Record], Record]
+    n_records: int = 1
+
+    def run(self) -> list[Record]:
+        """Run it in one thread: processes share the cores, and on small matrices threads wait for each other."""
+        torch.set_num_threads(1)
+        return [{**self.key, **self.function(self.key)}]
+
+
+def run_missing(path: Path, keys: Sequence[Record], run: Callable[[Record], Record], jobs: int = 1) -> list[Record]:
+    """Return one record ``{**key, **run(key)}`` per key, in order; those already in the file are not run again.
+
+    Each record is appended to the file, as one line of JSON, as soon as its run ends: a killed process continues.
     """
 
-    def key_of(record: Record) -> str | None:
-        return _name(record, keys[0]) if set(keys[0]) <= set(record) else None
+    def on_unit(done: int, unit: OneRun | None) -> None:
+        say(f"{path}: {done}/{len(keys)}  {'' if unit is None else json.dumps(unit.key)}")
 
-    tasks = [Task(_name(key, key), (run, key)) for key in keys]
-    found = results.run_missing(
-        path,
-        tasks,
-        _run_one,
-        key_of,
-        jobs=jobs,
-        on_task=lambda done, key: say(f"{path}: {done}/{len(keys)}  {key or ''}"),
-    )
-    return [found[task.key][0] for task in tasks]
-
-
-def _run_one(run: Callable[[Record], Record], key: Record) -> list[Record]:
-    torch.set_num_threads(1)  # processes share the cores; on small matrices, more threads wait for each other
-    with threadpool_limits(1):
-        return [{**key, **run(key)}]
-
-
-def _name(record: Record, key: Record) -> str:
-    return json.dumps({name: record[name] for name in sorted(key)})
+    return run_units([OneRun(key, run) for key in keys], path, jobs=jobs, on_unit=on_unit)
 
 
 def say(text: str) -> None:
     """Progress, for whoever watches."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
-
-
-def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean, and half the width of its 95% t interval (NaN for a single value).
-
-    For two methods on the same seeds, give the differences seed by seed.
-    """
-    n = len(values)
-    half = stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / math.sqrt(n) if n > 1 else math.nan
-    return float(np.mean(values)), float(half)
-
-
-def with_interval(values: Sequence[float], digits: int = 4) -> str:
-    """0.1234 ± 0.0056, or the value alone if there is one."""
-    mean, half = mean_interval(values)
-    return f"{mean:.{digits}f}" + (f" ± {half:.{digits}f}" if len(values) > 1 else "")
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

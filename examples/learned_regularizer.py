@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import Record, arguments, load, logloss, markdown, run_missing, softmax, train, with_interval
+from common import Record, arguments, load, logloss, markdown, run_missing, softmax, train
 
+from tuneloss.paper.statistics import interval
 from tuneloss.torch import ConvexPiecewiseLinear, LinearLoss, OnlineTuner
 
 # For AdaGrad alone the best of 0.01, 0.03 and 0.1, on a seed that is not reported. Digits are few.
@@ -97,11 +98,11 @@ def table(records: Sequence[Record]) -> str:
     plain, tuned = (by_seed(records, method) for method in METHODS)
     measures = ("validation_loss", "test_loss", "test_error", "last_validation_loss", "last_test_loss", "cpu_seconds")
     rows = [
-        [method, str(sorted(r["best_epoch"] for r in own)), *(with_interval([r[m] for r in own]) for m in measures)]
+        [method, str(sorted(r["best_epoch"] for r in own)), *(str(interval([r[m] for r in own])) for m in measures)]
         for method, own in zip(METHODS, (plain, tuned), strict=True)
     ]
     paired = list(zip(tuned, plain, strict=True))
-    rows.append(["difference", "", *(with_interval([a[m] - b[m] for a, b in paired]) for m in measures)])
+    rows.append(["difference", "", *(str(interval([a[m] - b[m] for a, b in paired])) for m in measures)])
     risen = [r["last_validation_loss"] / r["validation_loss"] - 1 for r in tuned]
     below = [a["last_validation_loss"] <= b["validation_loss"] for a, b in paired]
     words = (

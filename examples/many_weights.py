@@ -14,11 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from common import Record, arguments, markdown, mean_interval, run_missing, with_interval
+from common import Record, arguments, markdown, run_missing
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from tuneloss import Box, LossTuner, Observation
+from tuneloss.paper.statistics import interval
 
 Array = NDArray[np.float64]
 INPUTS, TRAIN, TEST, RUNS = 40, 100, 10000, 10
@@ -81,7 +82,7 @@ def table(records: Sequence[Record]) -> str:
     for every, title in MATTER.items():
         for size in dict.fromkeys(r["validation"] for r in records):
             cells = [values(records, "test_loss", every=every, validation=size, weights=n) for n in COLORS]
-            rows.append([title, str(size), *(with_interval(cell, 3) for cell in cells)])
+            rows.append([title, str(size), *(interval(cell).text(3) for cell in cells)])
     return markdown(["data", "validation examples", *map(counted, COLORS)], rows)
 
 
@@ -100,7 +101,8 @@ def draw_figure(records: Sequence[Record], path: Path) -> None:
         for weights, color in COLORS.items():
             for measure, style in (("validation_loss", ":"), ("test_loss", "-")):
                 cells = [values(records, measure, every=every, validation=size, weights=weights) for size in sizes]
-                mean, half = np.array([mean_interval(cell) for cell in cells]).T
+                estimates = [interval(cell) for cell in cells]
+                mean, half = np.array([e.mean for e in estimates]), np.array([e.half for e in estimates])
                 axes.plot(sizes, mean, style, color=color, label=counted(weights) if style == "-" else None)
             axes.fill_between(sizes, mean - half, mean + half, color=color, alpha=0.15, lw=0)
         axes.plot([], [], ":", color="gray", label="on the validation examples")

@@ -26,14 +26,13 @@ from common import (
     load,
     logloss,
     markdown,
-    mean_interval,
     mlp,
     run_missing,
     train,
-    with_interval,
 )
 from torch import Tensor
 
+from tuneloss.paper.statistics import interval
 from tuneloss.torch import L1, L2, Augmented, Dropout, LinearLoss, OnlineTuner, UniformLabels
 
 LEARNING_RATE, ON_DIGITS = 1e-3, 1e-2  # Adam's own default; digits overfit at theirs
@@ -143,15 +142,15 @@ def table(records: Sequence[Record]) -> str:
         for method in (PLAIN, PLAIN_SLOW, RANDOM, FULL, ONLINE):
             own = by_seed(records, dataset, method)
             lower = [a["test_loss"] - b["test_loss"] for a, b in zip(online, own, strict=True)]
-            compared = f"{with_interval(lower)}; {sum(d <= 0 for d in lower)} of {len(lower)}"
+            compared = f"{interval(lower)}; {sum(d <= 0 for d in lower)} of {len(lower)}"
             rows.append(
                 [
                     dataset,
                     method,
-                    *(with_interval([r[name] for r in own]) for name in ("validation_loss", "test_loss", "test_error")),
+                    *(str(interval([r[name] for r in own])) for name in ("validation_loss", "test_loss", "test_error")),
                     "" if method == ONLINE else compared,
-                    f"{mean_interval([r['seconds'] for r in own])[0]:.1f}",
-                    f"{mean_interval([r['cpu_seconds'] for r in own])[0]:.1f}",
+                    f"{interval([r['seconds'] for r in own]).mean:.1f}",
+                    f"{interval([r['cpu_seconds'] for r in own]).mean:.1f}",
                 ]
             )
     header = ("data", "method", "validation log loss", "test log loss", "test error")
@@ -178,7 +177,7 @@ def draw_figure(records: Sequence[Record], path: Path) -> None:
             epochs = np.arange(1, curves.shape[1] + 1)
             left.plot(epochs, curves.mean(axis=0), color=color, label="no terms" if method == PLAIN else method)
             left.fill_between(epochs, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.2, lw=0)
-        chosen = mean_interval([r["test_loss"] for r in by_seed(records, dataset, RANDOM)])[0]
+        chosen = interval([r["test_loss"] for r in by_seed(records, dataset, RANDOM)]).mean
         left.axhline(chosen, color=COLORS["random search"], ls="--", label=RANDOM)
         left.set(title=dataset, xlabel="epoch", ylabel="test log loss")
         left.legend()

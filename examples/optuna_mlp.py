@@ -18,11 +18,12 @@ from pathlib import Path
 import numpy as np
 import optuna
 import torch
-from common import Batches, Record, arguments, load, logloss, markdown, mlp, run_missing, train, with_interval
+from common import Batches, Record, arguments, load, logloss, markdown, mlp, run_missing, train
 from mlp_five_terms import RANGES, five_terms
 
 from tuneloss import Box
 from tuneloss.integrations.optuna import TuneLossSampler
+from tuneloss.paper.statistics import interval
 from tuneloss.torch import observe
 
 RATES = (1e-4, 1e-2)
@@ -92,9 +93,9 @@ def table(records: Sequence[Record]) -> str:
         ours = {r["seed"]: r["test_loss"][-1] for r in records if (r["dataset"], r["sampler"]) == (dataset, TUNELOSS)}
         for sampler in COLORS:
             own = [r for r in records if (r["dataset"], r["sampler"]) == (dataset, sampler)]
-            at = [with_interval([r["test_loss"][n - 1] for r in own]) if n <= own[0]["trials"] else "" for n in SHOWN]
-            less = with_interval([r["test_loss"][-1] - ours[r["seed"]] for r in own])
-            error = with_interval([r["test_error"][-1] for r in own])
+            at = [str(interval([r["test_loss"][n - 1] for r in own])) if n <= own[0]["trials"] else "" for n in SHOWN]
+            less = str(interval([r["test_loss"][-1] - ours[r["seed"]] for r in own]))
+            error = str(interval([r["test_error"][-1] for r in own]))
             rows.append([dataset, sampler, *at, error, "" if sampler == TUNELOSS else less])
     after = [f"after {n} trials" for n in SHOWN]
     return markdown(["data", "sampler", *after, "test error, last", "test log loss less TuneLossSampler's, last"], rows)

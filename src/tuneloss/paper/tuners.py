@@ -62,7 +62,7 @@ COLORS = {  # of Okabe and Ito: told apart without red and green; the same every
 }
 
 
-def make_tuner(name: str, box: Box, seed: int, start: Mapping[str, float], **options: Any) -> Tuner:
+def make_tuner(name: str, box: Box, seed: int, start: Mapping[str, float] | None, **options: Any) -> Tuner:
     """The tuner of this name; all begin with the weights of `start`. options: of its own."""
     check_tuners([name])
     return _MADE[name](box, seed=seed, start=start, **options)

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from tuneloss.files import replacing
 from tuneloss.report.colors import GRID, INK
-from tuneloss.report.letters import drawable
+from tuneloss.report.labels import drawable
 
 LARGEST = 1e100  # of a number in a figure; nor may one on a logarithmic axis be nearer to 0 than its inverse
 TOO_EXTREME = f"Not drawn: it has numbers beyond {LARGEST:g}, or too near to 0."

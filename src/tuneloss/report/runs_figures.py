@@ -9,11 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from tuneloss.report import html
+from tuneloss.report.axes import WeightRange, draw_weight, panel, style, whole_numbers
 from tuneloss.report.colors import INK, SERIES
-from tuneloss.report.figures import draw_weight, panel, style, whole_numbers
-from tuneloss.report.info import WeightRange
+from tuneloss.report.labels import as_label
 from tuneloss.report.learned_info import alignment, is_converged, predictions
-from tuneloss.report.letters import plain
 from tuneloss.report.pictures import to_svg
 from tuneloss.report.runs_info import RunsInfo, contributions, regularizer
 from tuneloss.tuning.sampling import ranges
@@ -39,7 +38,7 @@ def errors_figure(info: RunsInfo) -> Figure:
         axes.axhline(error, color=INK, linewidth=0.9, linestyle=(0, (4, 3)), label="first run")
     for colour, name in zip(SERIES[1:], shared_info(info), strict=False):
         values = [run.info[name] for _, run in told]
-        axes.plot(x, values, color=colour, marker="s", markersize=3, linewidth=1.2, label=plain(name))
+        axes.plot(x, values, color=colour, marker="s", markersize=3, linewidth=1.2, label=as_label(name))
     if errors.min() > 0 and errors.max() > 3 * errors.min():
         axes.set_yscale("log")
     axes.margins(y=0.3)  # room for the legend
@@ -98,7 +97,7 @@ def regularizer_figures(info: RunsInfo) -> dict[str, Figure]:
         figure, axes = panel()
         axes.plot(*curve, color=SERIES[0], linewidth=2)
         axes.set_xlabel("value of a parameter")
-        axes.set_ylabel(plain(f"penalty by {term}"))
+        axes.set_ylabel(as_label(f"penalty by {term}"))
         style(axes)
         found[term] = figure
     return found
@@ -134,7 +133,7 @@ def contributions_figure(info: RunsInfo) -> Figure | None:
     figure, axes = panel()
     names = list(parts)[::-1]
     axes.barh(range(len(names)), [parts[name] for name in names], color=SERIES[0], height=0.6)
-    axes.set_yticks(range(len(names)), labels=[plain(name) for name in names])
+    axes.set_yticks(range(len(names)), labels=[as_label(name) for name in names])
     axes.set_xlabel("weight times value, at the best model")
     axes.xaxis.set_major_locator(MaxNLocator(5))
     style(axes)

@@ -10,9 +10,9 @@ import numpy as np
 
 from tuneloss.files import write_whole
 from tuneloss.report import html, runs_figures
+from tuneloss.report.explanation import explanation
 from tuneloss.report.findings import findings
 from tuneloss.report.runs_info import RunsInfo, run_name
-from tuneloss.report.why import why
 
 
 def write_runs_report(info: RunsInfo, path: Path) -> Path:
@@ -30,7 +30,7 @@ def runs_page(info: RunsInfo) -> str:
     sections = [
         html.Section("What was learned", _learned(info)),
         html.Section("How it went", _how(info)),
-        html.Section("Why these weights", why(info)),
+        html.Section("Why these weights", explanation(info)),
         html.Section("What to do next", _next(info)),
         html.Section("All runs", _runs_table(info)),
     ]

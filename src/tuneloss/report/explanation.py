@@ -14,7 +14,7 @@ from tuneloss.report.runs_info import RunsInfo, run_name
 from tuneloss.tuning.run import Run
 
 
-def why(info: RunsInfo) -> str:
+def explanation(info: RunsInfo) -> str:
     """The section's words and figures."""
     level = "" if info.header.search is None else ", but for the level of all"
     figures: list[tuple[str, Figure | None, str]] = [

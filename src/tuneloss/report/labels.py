@@ -16,10 +16,10 @@ from tuneloss.text import visible
 WIDEST = 28  # of a label, in letters; one that takes the room of two, as in Chinese, counts so
 
 
-def plain(name: str) -> str:
+def as_label(name: str) -> str:
     """A name as a label: a dollar sign begins no formula, an underscore hides nothing; the middle of a long one is cut.
 
-    >>> plain("$1"), plain("a" * 20 + "-" * 99 + "b" * 20)
+    >>> as_label("$1"), as_label("a" * 20 + "-" * 99 + "b" * 20)
     ('\\\\$1', 'aaaaaaaaaaaaa…bbbbbbbbbbbbb')
     """
     text = visible(name)
