@@ -1,1 +1,17 @@
-"""Other ways to choose the weights of a loss, with the same ask and tell as `LossTuner`."""
+"""Other ways to choose the weights of a loss, with the same `ask` and `tell` as `LossTuner`.
+
+search.py         Search, which all of them extend, and the box as a unit cube
+random_search.py  RandomSearch: independent draws from the box
+tunereg.py        TuneReg: linear programs on values, without gradients
+gp_ei_mcmc.py     GpEiMcmc: expected improvement, averaged over sampled Gaussian processes; gp.py: its model
+optuna_search.py  OptunaSearch: samplers of Optuna
+
+Users may import what is in `__all__`; everything else is private.
+"""
+
+from tuneloss.baselines.gp_ei_mcmc import GpEiMcmc
+from tuneloss.baselines.optuna_search import OptunaSearch
+from tuneloss.baselines.random_search import RandomSearch
+from tuneloss.baselines.tunereg import TuneReg
+
+__all__ = ["GpEiMcmc", "OptunaSearch", "RandomSearch", "TuneReg"]

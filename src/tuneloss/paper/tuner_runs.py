@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tuneloss import Box
-from tuneloss.baselines.random_search import RandomSearch
+from tuneloss.baselines import RandomSearch
 from tuneloss.errors import RunFailed
 from tuneloss.paper.datasets import DIGITS, Labels, Split, fresh_split
 from tuneloss.paper.results import Record
