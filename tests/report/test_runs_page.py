@@ -369,7 +369,7 @@ def test_models_have_the_numbers_of_the_table(tmp_path):
         page = runs_page(read_runs(path))
         selected = "an initial model" if initial else "run 5"
         assert f"Of 3 models, the learned loss selects {selected}, of validation error 1;" in page
-        assert "Equally low is the loss of run 3, run 4 (the active constraints)." in page
+        assert "The loss is equally low at run 3, run 4 (the active constraints)." in page
 
 
 def test_gradients_that_are_zero_make_no_figure_and_no_warning(tmp_path):

@@ -42,7 +42,7 @@ def _learned_words(info: RunsInfo, learned: LearnedLoss) -> list[str]:
     sentences = [_selection(info, learned), f"The loss is about {learned.scale:.4g} times the error."]
     tied = [info.observed[i] for i in tied_models(info.observations, learned)]
     if tied:
-        sentences.append(f"Equally low is the loss of {_names(tied)} (the active constraints).")
+        sentences.append(f"The loss is equally low at {_names(tied)} (the active constraints).")
     elif len(info.observed) > 1:
         sentences.append("No other model has a loss as low: no constraint is active.")
     sentences += _fit_words(info)
