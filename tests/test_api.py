@@ -37,6 +37,7 @@ PUBLIC = {  # a room, and all that it exports
         "observe",
     ],
     "tuneloss.torch.observing": ["ObserveOptions"],
+    "tuneloss.torch.terms": ["GroupPenalty", "Penalty"],
     "tuneloss.tuning": ["LossTuner", "OnlineLearner", "OnlinePolicy", "OnlineStep", "Run", "StepRecord"],
 }
 TWICE = {("tuneloss.tuning", "LossTuner")}  # exported from `tuneloss` too, and documented there
