@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 from tests.cli.commands import refused
 from tests.test_cli import tuneloss
 from tuneloss.cli import app
-from tuneloss.data import read_dataset
 from tuneloss.sklearn.model_file import load_model
 
 
@@ -138,15 +137,6 @@ def test_files_are_checked_before_work_starts(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_large_file_is_refused_by_its_size_alone(tmp_path):
-    """2 GB that take no room on the disk: it is not read."""
-    with (tmp_path / "large.csv").open("wb") as file:
-        file.truncate(2 * 10**9)
-    message = refused("fit", tmp_path / "large.csv", "--target", "kind")
-    assert "at most 1 GB" in message
-    assert "has 2 GB" in message
-
-
 def test_npz_files_are_read_without_pickle(tmp_path):
     np.savez(tmp_path / "objects.npz", features=np.array([{}], dtype=object), labels=[0])
     assert "without pickled objects" in refused("fit", tmp_path / "objects.npz")
@@ -245,20 +235,6 @@ def test_the_report_is_about_the_model_that_was_saved(fitted):
     assert growth == pytest.approx((5 / 4) ** 0.5, rel=0.01)  # the last fit has all five folds
     weight = float(re.search(r"<td>l2</td><td>([\d.]+)</td>", page)[1])
     assert growth * weight == pytest.approx(model.about["weights"]["l2"], rel=1e-3)
-
-
-def test_a_column_can_be_left_out(tmp_path, flowers):
-    flowers.assign(row=[f"n{i}" for i in range(150)]).to_csv(tmp_path / "iris.csv", index=False)
-    path = str(tmp_path / "iris.csv")
-    assert "--drop 'row'" in refused("fit", path, "--target", "kind", "--out", tmp_path / "out")
-    assert read_dataset(path, "kind", ["row"]).names == tuple(flowers.columns[:4])
-
-
-def test_booleans_and_whole_numbers_are_numbers(tmp_path):
-    path = write(tmp_path / "b.csv", "x,z,kind\n" + "true,1,0\nfalse,2,1\n" * 4)
-    data = read_dataset(str(path), "kind")
-    np.testing.assert_array_equal(data.x[:2], [[1, 1], [0, 2]])
-    np.testing.assert_array_equal(data.y[:2], [0, 1])
 
 
 def test_a_rare_class_and_many_test_rows_end_in_a_table(tmp_path):

@@ -203,3 +203,17 @@ def test_a_column_of_nothing_is_missing_values(tmp_path):
 def test_a_table_without_rows_is_told_so(tmp_path):
     (tmp_path / "t.csv").write_text("x,kind\n")
     assert "t.csv must have rows; found none" in refused("fit", tmp_path / "t.csv", "--target", "kind")
+
+
+def test_a_column_can_be_left_out(tmp_path, frame):
+    frame.assign(row=[f"n{i}" for i in range(12)]).to_csv(tmp_path / "t.csv", index=False)
+    path = str(tmp_path / "t.csv")
+    assert "--drop 'row'" in refused("fit", path, "--target", "kind", "--out", tmp_path / "out")
+    assert read_dataset(path, "kind", ["row"]).names == ("x", "z")
+
+
+def test_booleans_and_whole_numbers_are_numbers(tmp_path):
+    (tmp_path / "b.csv").write_text("x,z,kind\n" + "true,1,0\nfalse,2,1\n" * 4)
+    data = read_dataset(str(tmp_path / "b.csv"), "kind")
+    np.testing.assert_array_equal(data.x[:2], [[1, 1], [0, 2]])
+    np.testing.assert_array_equal(data.y[:2], [0, 1])

@@ -121,7 +121,7 @@ def compare_models(rows: TrainTestRows, seed: int = 0, on_progress: Progress | N
     seed : int, default 0
         Decides which rows validate the learned weights.
     on_progress : callable, optional
-        Called as ``on_progress(done, note)``, with `done` from 0 to `N_STEPS`.
+        Called as ``on_progress(done, note)``, with `done` from 0 to 17: two models, then up to 15 runs of the third.
     """
     advance = on_progress or (lambda done, note: None)
     n_folds = min(MAX_FOLDS, int(np.unique(rows.y, return_counts=True)[1].min()))
@@ -147,9 +147,7 @@ def compare_models(rows: TrainTestRows, seed: int = 0, on_progress: Progress | N
 
 def l2_cv(**options: Any) -> LogisticRegressionCV:
     """Return a `LogisticRegressionCV` with L2 alone, chosen by log loss, for any supported scikit-learn."""
-    if (
-        "use_legacy_attributes" in inspect.signature(LogisticRegressionCV).parameters
-    ):  # since 1.8; before, L2 is default
+    if "use_legacy_attributes" in inspect.signature(LogisticRegressionCV).parameters:  # since 1.8
         options |= {"l1_ratios": (0,), "use_legacy_attributes": False}
     return LogisticRegressionCV(scoring="neg_log_loss", max_iter=1000, **options)
 
@@ -165,9 +163,9 @@ def _fit_and_score(fit: Callable[[Any, Any], Any], rows: TrainTestRows) -> Score
 def _score(probabilities: Array, classes: NDArray[Any], rows: TrainTestRows) -> Scores:
     """The test scores of these probabilities (M, C) of the test rows."""
     codes = np.searchsorted(classes, rows.y_test)
-    own = np.maximum(probabilities[np.arange(len(codes)), codes], MIN_PROBABILITY)
+    likelihood = np.maximum(probabilities[np.arange(len(codes)), codes], MIN_PROBABILITY)
     wrong = probabilities.argmax(axis=1) != codes
-    return dict(zip(MEASURES, (float(-np.log(own).mean()), float(wrong.mean())), strict=True))
+    return dict(zip(MEASURES, (float(-np.log(likelihood).mean()), float(wrong.mean())), strict=True))
 
 
 def _score_run(run: FoldFits, folds: Sequence[Fold], classes: NDArray[Any], rows: TrainTestRows) -> Scores:

@@ -65,7 +65,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
     max_runs : int, default 15
         The largest number of runs of the search; at least 3. In each run, every fold is fitted once.
     fit_intercept : bool, default True
-        Whether to fit intercepts. No regularizer penalises them directly.
+        Whether to fit intercepts. L1, L2 and dropout do not penalise them.
     tol : float, default 1e-4
         The precision of the last fit: how steep the loss may be where the solver stops. With "online", this and
         `max_iter` apply to the first part of the run, with L2 alone.
@@ -118,8 +118,8 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
     next run uses these weights and is learned from in turn. The search ends when a run is not clearly better than the
     best one before.
 
-    The weights of least validation log loss are chosen. If they are not better than L2 alone by more than one standard
-    error, L2 alone is used: the more weights are learned, the more of a gain is luck.
+    The weights of least validation log loss are chosen. If their gain over L2 alone is within one standard error, or
+    below 0.1%, L2 alone is used: the more weights are learned, the more of a gain is luck.
 
     The last fit is on all examples. Because they are more than in the search, the weights of L1 and L2 grow with the
     square root of their number. The other terms are sums over examples and grow by themselves.
