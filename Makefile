@@ -1,4 +1,4 @@
-# Everything a contributor runs. `make help` lists the targets; each does its own set-up.
+# Everything that a contributor runs. `make help` lists the targets. Each target sets up what it needs.
 PYTHON ?= python3
 PYTEST_ARGS ?=
 VENV := .venv
@@ -12,7 +12,7 @@ STAMP := $(VENV)/.stamp
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## make .venv with all extras; again when pyproject.toml or constraints.txt change
+setup: $(STAMP) ## create .venv with all extras; repeated after a change of pyproject.toml or constraints.txt
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -25,10 +25,10 @@ $(STAMP): pyproject.toml constraints.txt
 run: setup ## train a tuned classifier on a small data set, print a table, write a report
 	$(BIN)/tuneloss fit digits
 
-test: setup ## run all tests and doctests (more options: PYTEST_ARGS="-x -n 2")
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: setup ## run all tests and doctests, in parallel (PYTEST_ARGS="-n 0 -x" for one process)
+	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
-lint: setup ## ruff (rules and format) and mypy --strict
+lint: setup ## run ruff (rules and format) and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
@@ -37,13 +37,13 @@ format: setup ## let ruff rewrite the code: safe fixes and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-check: lint test ## all that must pass before a change goes in
+check: lint test ## run everything that must pass before a change goes in
 
-docs: setup ## the pages as HTML, in docs/_build
+docs: setup ## build the pages as HTML, in docs/_build
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -b html docs docs/_build
 	@echo "Pages: docs/_build/index.html"
 
-bench: setup ## speed of learn_loss, of tuning inside one run, of the paper's trainer, of all tuners; scikit-learn
+bench: setup ## measure the speed of learn_loss, the online tuner, the paper's trainer, all tuners and scikit-learn
 	$(BIN)/python benchmarks/learn_loss.py
 	$(BIN)/python benchmarks/online.py
 	$(BIN)/python benchmarks/trainer.py

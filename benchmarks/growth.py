@@ -31,7 +31,7 @@ import numpy as np
 
 from tuneloss import Box, LossTuner, Observation
 from tuneloss.tuning.journal import Journal
-from tuneloss.tuning.run import Run
+from tuneloss.tuning.run import Header, Run
 
 BOX = Box.from_dict({"l2": (0.01, 100.0), "pull": (0.01, 100.0), "fit": 1.0})
 
@@ -143,7 +143,7 @@ def write_fast(path: Path, size: int) -> None:
     """The same lines that as many `tell`s write, without their waits for the disk."""
     from tuneloss.tuning.journal import _line
 
-    Journal(path, {"box": BOX.state_dict()})
+    Journal(path, Header(BOX).to_dict())
     with path.open("ab") as file:
         for i, (weights, seen) in enumerate(random_runs(size)):
             file.write(_line(i + 1, Run(i, weights, seen).to_dict()))
@@ -155,6 +155,7 @@ def online_step(marks: list[int]) -> None:
     from torch import nn
 
     from tuneloss.torch import L1, L2, LinearLoss, OnlineTuner
+    from tuneloss.tuning import OnlinePolicy
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -166,7 +167,7 @@ def online_step(marks: list[int]) -> None:
         return (model(batch[0]) - batch[1]).square().mean()
 
     loss = LinearLoss({"fit": fit, "l1": L1(), "l2": L2()}, box={"fit": 1.0, "l1": (0, 1), "l2": (0, 1)})
-    tuner = OnlineTuner(model, loss, fit, train, validation, start="now", patience=10**9)
+    tuner = OnlineTuner(model, loss, fit, train, validation, policy=OnlinePolicy(start="now"), patience=10**9)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     taken, start = [], 0
     print("\nA step of OnlineTuner, ms: median of 50")

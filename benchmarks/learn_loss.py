@@ -25,6 +25,7 @@ from tuneloss import Box, Observation, learn_loss
 from tuneloss.core.cost import cost_matrix, epsilon_value
 from tuneloss.core.solver import program as forms
 from tuneloss.core.solver import qp
+from tuneloss.core.tolerances import CAP
 
 Model = tuple[float, np.ndarray, np.ndarray, np.ndarray]  # error, features, gradient, jacobian
 
@@ -124,7 +125,7 @@ def against_clarabel(m: int, k: int) -> None:
     cost = cost_matrix(ready, epsilon_value("balanced", ready, counts), counts)
     scales = forms.scaling(cost, features, box)
     rows = features[learned.argmin] - features
-    program = forms.form("calibrated", scales.cost(cost), rows, box, scales, forms.CAP)
+    program = forms.form("calibrated", scales.cost(cost), rows, box, scales, CAP)
     clarabel = median_seconds(lambda: qp._clarabel(program.problem), 3)
     whole = median_seconds(lambda: learn_loss(ready, box), 9)
     solve = median_seconds(lambda: qp.solve(program.problem), 9)

@@ -34,7 +34,9 @@ from mlp_five_terms import five_terms
 
 from tuneloss.torch import L1, L2, ConvexPiecewiseLinear, Dropout, LinearLoss, OnlineTuner, UniformLabels
 from tuneloss.torch import observe as observe_model
+from tuneloss.torch.observing import ObserveOptions
 from tuneloss.torch.observing.gram import gram_and_values
+from tuneloss.tuning import OnlinePolicy
 
 torch.set_num_threads(1)
 
@@ -68,7 +70,8 @@ def epoch_with_tuner(quick: bool) -> None:
             optimizer.step()
 
     def tuned(**options: Any) -> Callable[[], None]:
-        tuner = OnlineTuner(model, loss, logloss, train, validation, start="now", patience=10**6, **options)
+        policy, look = OnlinePolicy(start="now"), ObserveOptions(**options)
+        tuner = OnlineTuner(model, loss, logloss, train, validation, policy=policy, observe=look, patience=10**6)
 
         def call() -> None:
             epoch()

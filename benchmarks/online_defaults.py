@@ -17,6 +17,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,9 @@ import learned_regularizer
 import mlp_five_terms
 from common import ROOT, Record, load, logloss, markdown, mlp, run_missing, softmax, train
 
-from tuneloss.paper.online_run import PAPER
 from tuneloss.torch import OnlineTuner
+from tuneloss.torch.observing import ObserveOptions
+from tuneloss.tuning import OnlinePolicy
 
 # Learning rate and epochs, by data set and model: fast enough to overfit without terms within the epochs.
 PROBLEMS = {
@@ -45,31 +47,22 @@ PROBLEMS = {
     ("caltech101", "mlp"): (1e-3, 15),
 }
 DATASETS, MODELS = (tuple(dict.fromkeys(part)) for part in zip(*PROBLEMS, strict=True))
-NONE = "no terms"
-BASE: dict[str, Any] = {  # the defaults when this was measured; "gradients only" became the default by it
-    "objective": "calibrated",
-    "epsilon": "balanced",
-    "window": 10,
-    "decay": None,
-    "start": "rise",
-    "offset": True,
-    "constraints": "none",
-    "damping": 0.7,
-    "batches": 0.25,
-}
-SETTINGS: dict[str, dict[str, Any]] = {
-    "base": {},
-    "all batches": {"batches": None},
-    "start now": {"start": "now"},
-    "no offset": {"offset": False},
-    "gradients only": {"epsilon": math.inf},
-    "paper's epsilon": {"epsilon": "paper"},
-    "window 3": {"window": 3},
-    "all epochs": {"window": None},
-    "damping 0": {"damping": 0.0},
-    "constraints: all": {"constraints": "all"},
-    "paper's objective": {"objective": "paper"},
-    "the paper": PAPER,
+NONE, ALL_BATCHES = "no terms", "all batches"
+BASE = OnlinePolicy(epsilon="balanced")  # the default when this was measured; "gradients only" replaced it
+BATCHES = 0.25  # of the training batches, in an observation
+SETTINGS: dict[str, OnlinePolicy] = {
+    "base": BASE,
+    ALL_BATCHES: BASE,
+    "start now": replace(BASE, start="now"),
+    "no offset": replace(BASE, offset=False),
+    "gradients only": replace(BASE, epsilon=math.inf),
+    "paper's epsilon": replace(BASE, epsilon="paper"),
+    "window 3": replace(BASE, window=3),
+    "all epochs": replace(BASE, window=None),
+    "damping 0": replace(BASE, damping=0.0),
+    "constraints: all": replace(BASE, constraints="all"),
+    "paper's objective": replace(BASE, objective="paper"),
+    "the paper": OnlinePolicy.paper(),
 }
 
 
@@ -85,8 +78,9 @@ def run(key: Record, *, folder: str) -> Record:
     tuners: list[OnlineTuner] = []
 
     def tune(train: object, validation: object) -> OnlineTuner:
-        options = BASE | SETTINGS[key["setting"]]
-        tuners.append(OnlineTuner(model, loss, logloss, train, validation, **options))
+        look = ObserveOptions(batches=None if key["setting"] == ALL_BATCHES else BATCHES)
+        policy = SETTINGS[key["setting"]]
+        tuners.append(OnlineTuner(model, loss, logloss, train, validation, policy=policy, observe=look))
         return tuners[0]
 
     with warnings.catch_warnings(record=True) as caught:

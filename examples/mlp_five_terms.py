@@ -34,6 +34,7 @@ from torch import Tensor
 
 from tuneloss.paper.statistics import interval
 from tuneloss.torch import L1, L2, Augmented, Dropout, LinearLoss, OnlineTuner, UniformLabels
+from tuneloss.torch.observing import ObserveOptions
 
 LEARNING_RATE, ON_DIGITS = 1e-3, 1e-2  # Adam's default; at the larger one digits overfit within the epochs
 SLOW = 3e-4  # the best of 1e-4, 3e-4 and 1e-3 for early stopping, on seeds that are not reported
@@ -90,7 +91,7 @@ def run(key: Record, *, folder: str | None) -> Record:
 
     def tune(train: object, validation: object) -> OnlineTuner:
         batches = None if key["method"] == FULL else "auto"
-        tuners.append(OnlineTuner(model, loss, logloss, train, validation, batches=batches))
+        tuners.append(OnlineTuner(model, loss, logloss, train, validation, observe=ObserveOptions(batches=batches)))
         return tuners[0]
 
     optimizer = torch.optim.Adam(model.parameters(), lr=key["learning_rate"], fused=True)

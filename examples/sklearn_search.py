@@ -1,7 +1,7 @@
 """Show how TunedLogisticRegression searches, and what it learns, on digits.
 
-python examples/sklearn_search.py            the figure, into build/examples/
-python examples/sklearn_search.py --full     with a finer curve, into docs/
+python examples/sklearn_search.py            small: 300 examples, 3 folds, into build/examples/
+python examples/sklearn_search.py --full     all examples, 5 folds, into docs/
 
 Left: validation log loss of each fit by its L2 weight, beside that of fits with L2 alone. Right: the penalty of a
 coefficient, as learned by the last fit and by `strategy="online"`, which learns a convex function.
@@ -99,17 +99,20 @@ def draw_figure(model: TunedLogisticRegression, online: TunedLogisticRegression,
 def main(argv: Sequence[str] | None = None) -> str:
     """Fit, draw the figure, and return the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="make the committed figure, with a finer curve")
+    parser.add_argument(
+        "--full", action="store_true", help="the committed figure: all examples, 5 folds, a finer curve"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the folds")
     parser.add_argument("--out", type=Path, help="folder for images/ (default: docs, or build/examples)")
     options = parser.parse_args(argv)
     out = options.out or ROOT / ("docs" if options.full else "build/examples")
-    x, y = load_digits(return_X_y=True)
+    n_examples, n_folds, n_points = (None, 5, 40) if options.full else (300, 3, 8)
+    x, y = (array[:n_examples] for array in load_digits(return_X_y=True))
     x = StandardScaler().fit_transform(x)
-    folds = list(StratifiedKFold(5, shuffle=True, random_state=options.seed).split(x, y))
+    folds = list(StratifiedKFold(n_folds, shuffle=True, random_state=options.seed).split(x, y))
     model, online = (TunedLogisticRegression(strategy=s, cv=folds).fit(x, y) for s in ("runs", "online"))
     tried = [run["weights"]["l2"] for run in model.history_]
-    grid = np.geomspace(max(tried) * 2, min(tried) / 2, 40 if options.full else 8)
+    grid = np.geomspace(max(tried) * 2, min(tried) / 2, n_points)
     draw_figure(
         model, online, np.column_stack([grid, l2_alone(x, y, folds, grid)]), out / "images" / "sklearn_search.png"
     )

@@ -1,4 +1,4 @@
-"""Hypothesis: the same examples every time in continuous integration, new ones on a developer's machine."""
+"""Configure hypothesis: fixed examples in continuous integration, new ones on a developer's machine."""
 
 import os
 

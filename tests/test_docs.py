@@ -71,6 +71,9 @@ def test_the_warning_about_small_validation_sets_is_true():
 
 
 def test_links_between_pages_lead_somewhere():
+    """Links to records of experiments are left out where there are none: an sdist comes without them."""
+    without_records = not (DOCS.parent / "results").exists()
     for page in DOCS.glob("*.md"):
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
-            assert (DOCS / target).exists(), f"{page.name}: {target}"
+            if not (without_records and target.startswith("../results/")):
+                assert (DOCS / target).exists(), f"{page.name}: {target}"

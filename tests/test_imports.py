@@ -52,8 +52,9 @@ def test_imports_go_downwards(path):
         assert rooms_imported_by(path) <= {room, *BELOW[room]}
 
 
-def test_importing_the_package_loads_nothing_optional():
+@pytest.mark.parametrize("room", ["", ".baselines", ".errors", ".integrations", ".tuning"])
+def test_importing_a_room_loads_nothing_optional(room):
     """In a fresh process: NumPy, SciPy and the two QP solvers are all it takes."""
-    program = f"import sys, tuneloss; print([name for name in {OPTIONAL} if name in sys.modules])"
+    program = f"import sys, tuneloss{room}; print([name for name in {OPTIONAL} if name in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"

@@ -2,6 +2,7 @@
 
 import io
 import re
+import tomllib
 import warnings
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
@@ -53,6 +55,27 @@ def test_the_optuna_program_finds_the_same(program):
         exec(code, program)
     assert program["study"].best_value == pytest.approx(629, abs=0.5)
     assert "# the same 629" in code
+
+
+def test_links_lead_somewhere_and_a_package_index_shows_none_into_the_repository():
+    """The substitutions of pyproject.toml leave the text of such links."""
+    relative = r"\]\((?!https?:)([^)#]+)"
+    assert all((ROOT / target).exists() for target in re.findall(relative, README))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    shown = README
+    for rule in project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        shown = re.sub(rule["pattern"], rule["replacement"], shown)
+    assert re.findall(relative, shown) == []
+    assert re.findall(r"```python\n(.*?)```", shown, re.DOTALL) == PROGRAMS
+    assert "https://arxiv.org/abs/1907.00103" in shown
+
+
+def test_there_is_one_version():
+    """The package says it, and the citation has the same."""
+    import tuneloss
+
+    assert f"\nversion: {tuneloss.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"## [{tuneloss.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def test_the_program_is_short():

@@ -1,25 +1,36 @@
-"""What tuneloss raises: a caller may want to catch one of these."""
+"""Exceptions that tuneloss raises. All of them derive from `TuneLossError`."""
+
+__all__ = ["InvalidInput", "JournalError", "NotFinite", "RunFailed", "SolverError", "TuneLossError"]
 
 
 class TuneLossError(Exception):
-    """The root of every error of this package."""
+    """Base class of every exception in this package."""
 
 
 class InvalidInput(TuneLossError, ValueError):
-    """Something given breaks a stated rule: what must hold, what was found, what to do."""
+    """An argument or a file breaks a rule.
+
+    The message says which rule must hold, what was found, and what to do.
+    """
 
 
 class NotFinite(InvalidInput):
-    """A number that must be finite is NaN or infinite, as after a run that diverged."""
+    """A number that must be finite is NaN or infinite, for example after a training run that diverged."""
 
 
 class JournalError(InvalidInput):
-    """A journal cannot be trusted: cut, edited, of another box, or written by another process."""
+    """A journal cannot be trusted.
+
+    It is truncated, it was edited, it belongs to another box, or another process wrote to it.
+    """
 
 
 class SolverError(TuneLossError, RuntimeError):
-    """No solver gave an answer that passes its own optimality check."""
+    """No solver returned a solution that passes the optimality check."""
 
 
 class RunFailed(TuneLossError):
-    """Raised by a user's `train` to say that this run failed; `LossTuner.run` records it and goes on."""
+    """Raised by a user's `train` function to report a failed run.
+
+    `LossTuner.run` records the failure and continues.
+    """

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.properties import assert_selects, assert_verified, features_of, gradients_cost, margin
 from tests.strategies import instances
 from tuneloss import Box, Observation, learn_loss
-from tuneloss.core import learn
 from tuneloss.core.cost import cost_matrix
 from tuneloss.core.learn import Learner
 from tuneloss.core.observation import best_first
-from tuneloss.core.solver import qp
+from tuneloss.core.solver import answer, qp
+from tuneloss.core.solver.answer import Answers
 from tuneloss.core.solver.program import form, scaling
 from tuneloss.core.solver.qp import Solution
 from tuneloss.errors import InvalidInput, SolverError
@@ -450,10 +450,10 @@ def test_what_rounding_leaves_of_negative_eigenvalues_is_removed():
     """A sum of float32 grams may be slightly indefinite; a convex program must not be."""
     vectors = np.linalg.qr(np.random.default_rng(0).normal(size=(5, 5)))[0]
     slightly = (vectors * [-1e-7, 0.0, 0.1, 1.0, 2.0]) @ vectors.T
-    assert np.linalg.eigvalsh(learn._convex(slightly))[0] > -1e-12
-    np.testing.assert_allclose(learn._convex(slightly), slightly, atol=2e-7)
+    assert np.linalg.eigvalsh(answer._convex(slightly))[0] > -1e-12
+    np.testing.assert_allclose(answer._convex(slightly), slightly, atol=2e-7)
     definite = vectors @ np.diag([0.1, 0.2, 0.3, 1.0, 2.0]) @ vectors.T
-    assert learn._convex(definite) is definite
+    assert answer._convex(definite) is definite
 
 
 def rubbish(problem, **options):
@@ -485,7 +485,7 @@ def test_a_solution_that_breaks_a_promise_is_not_returned():
     observations = observed(random_models(m=5, k=3, n=10, seed=1))
     box, features, counts = pinned_box(3), features_of(observations), np.ones(5)
     cost = cost_matrix(observations, 1.0, counts)
-    fit = learn.Fit(cost, box, scaling(cost, features, box), 1.0)
+    fit = Answers(cost, box, scaling(cost, features, box))
     best, worst = best_first(observations)[0], best_first(observations)[-1]
     rows, others = (features[guess] - features for guess in (best, worst))
     program = form("calibrated", fit.scales.cost(cost), rows, box, fit.scales, 1e3)

@@ -1,4 +1,4 @@
-"""The sampler passes Optuna's own contract, asks what `LossTuner` asks, shares a study, and survives bad trials."""
+"""The sampler asks what `LossTuner` asks, shares a study, and survives bad trials."""
 
 import json
 import subprocess
@@ -11,21 +11,14 @@ import pytest
 
 optuna = pytest.importorskip("optuna")
 
-from optuna.testing.pytest_samplers import (  # noqa: E402
-    BasicSamplerTestCase,
-    RelativeSamplerTestCase,
-    SingleOnlySamplerTestCase,
-)
-
 from tuneloss import Box, LossTuner, Observation  # noqa: E402
 from tuneloss.errors import InvalidInput  # noqa: E402
-from tuneloss.integrations.optuna import KEY, Told, TuneLossSampler, idle_trials  # noqa: E402
-from tuneloss.tuning.ask_tell import FAILED_RADIUS  # noqa: E402
+from tuneloss.integrations.optuna import KEY, Outcome, TuneLossSampler, idle_trials  # noqa: E402
+from tuneloss.tuning.proposals import FAILED_RADIUS  # noqa: E402
 from tuneloss.tuning.sampling import distance  # noqa: E402
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 BOX = Box.from_dict({"l2": (0.01, 100.0), "smooth": (0.0, 2.0), "logloss": 1.0})
-NAMED_XY = Box.from_dict({"x": (-5.0, 5.0), "y": (0.0, 1.0), "logloss": 1.0})
 RNG = np.random.default_rng(0)
 X, NOISE = RNG.normal(size=(40, 12)), RNG.normal(size=(2, 40))
 TRUTH = RNG.normal(size=12)
@@ -58,28 +51,6 @@ def objective(trial):
 
 def asked(study):
     return [[trial.params["l2"], trial.params["smooth"]] for trial in study.trials]
-
-
-class Contract(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
-    """Optuna's tests of any sampler, of those that sample several parameters at once, for one objective."""
-
-
-class TestWithoutFallback(Contract):
-    @pytest.fixture
-    def sampler(self):
-        return lambda: TuneLossSampler(BOX, seed=0)
-
-
-class TestWithFallback(Contract):
-    @pytest.fixture
-    def sampler(self):
-        return lambda: TuneLossSampler(BOX, fallback=optuna.samplers.GPSampler(seed=0), seed=0)
-
-
-class TestWhereWeightsAreNamedAsItsParameters(Contract):
-    @pytest.fixture
-    def sampler(self):
-        return lambda: TuneLossSampler(NAMED_XY, fallback=optuna.samplers.RandomSampler(seed=0))
 
 
 def test_it_asks_what_the_tuner_asks():
@@ -117,7 +88,8 @@ def test_a_sampler_that_saw_every_trial_asks_what_a_new_one_asks(fallback):
         new = TuneLossSampler(BOX, fallback=fallback, seed=3)
         fresh = new._propose(study, study.trials[-1])
         if study.trials[-1].system_attrs[KEY] is not None:
-            np.testing.assert_array_equal(fresh, study.trials[-1].system_attrs[KEY])
+            assert fresh.form == study.trials[-1].system_attrs[KEY]["form"]
+            np.testing.assert_array_equal(fresh.point, study.trials[-1].system_attrs[KEY]["weights"])
             proposed.append(weights)
         else:
             assert fresh is None
@@ -235,11 +207,15 @@ def test_where_learning_gains_nothing_the_fallback_samples_until_it_does():
 def test_trials_that_began_before_the_last_gain_was_known_do_not_count_as_idle():
     """Four workers that begin together; after the gain of the first that ends, only those that begin later count."""
     hour = [datetime(2020, 1, 1, h) for h in range(9)]
-    together = [Told(hour[0], hour[1 + i], score, True) for i, score in enumerate((2.0, 3.0, 4.0, 5.0))]
+    together = [Outcome(hour[0], hour[1 + i], score, True) for i, score in enumerate((2.0, 3.0, 4.0, 5.0))]
     assert idle_trials(together) == 0
-    later = [Told(hour[5], hour[6], 2.5, True), Told(hour[5], hour[7], 2.0, True), Told(hour[5], hour[7], 9.0, False)]
+    later = [
+        Outcome(hour[5], hour[6], 2.5, True),
+        Outcome(hour[5], hour[7], 2.0, True),
+        Outcome(hour[5], hour[7], 9.0, False),
+    ]
     assert idle_trials([*later, *together]) == 2  # whatever the order; equal is no gain; the fallback's do not count
-    assert idle_trials([*later, *together, Told(hour[0], hour[8], 1.0, False)]) == 0
+    assert idle_trials([*later, *together, Outcome(hour[0], hour[8], 1.0, False)]) == 0
 
 
 def test_workers_that_begin_together_do_not_end_learning():

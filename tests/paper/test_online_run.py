@@ -20,6 +20,7 @@ from tuneloss.paper.online_run import (  # noqa: E402
 )
 from tuneloss.paper.trainer import AdaGrad  # noqa: E402
 from tuneloss.paper.tuner_runs import loss_and_error  # noqa: E402
+from tuneloss.tuning import OnlinePolicy  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +77,7 @@ def test_the_weights_of_a_record_are_those_that_its_best_epoch_was_trained_with(
     monkeypatch.setattr(
         online_run, "measure", lambda *args: measure(*args) | {"validation_loss": 1 + abs(len(trained_with) - 5)}
     )
-    monkeypatch.setitem(ONLINE, "tuneloss", {"start": "now"})
+    monkeypatch.setitem(ONLINE, "tuneloss", OnlinePolicy(start="now"))
     (record,) = OnlineRun("figure3", "digits", "tuneloss", 0, 8).run()
     assert record["best_epoch"] == 5
     assert record["weights"] == trained_with[4]

@@ -15,6 +15,7 @@ from tuneloss.report.learned_info import alignment, bounds_met, predictions, sim
 from tuneloss.report.runs_figures import errors_figure, weights_figures
 from tuneloss.report.runs_info import contributions, read_runs, regularizer, runs_info
 from tuneloss.report.runs_page import runs_page, write_runs_report
+from tuneloss.tuning import OnlinePolicy
 from tuneloss.tuning.journal import Journal
 from tuneloss.tuning.run import Header, Run
 
@@ -235,6 +236,19 @@ def test_hinges_are_spoken_of_only_together(tmp_path):
         assert all(name not in runs_page(info) for name in names)
 
 
+@pytest.mark.parametrize("knots", [[1.0, -1.0], [0.0, 0.0]])
+def test_a_regularizer_whose_knots_do_not_increase_is_not_drawn(tmp_path, knots):
+    """A journal may be of anyone: its page is made without the curve."""
+    names = ["r/right0", "r/right1", "r/left0", "r/left1"]
+    box = Box.from_dict({**dict.fromkeys(names, (0.0, 1.0)), "logloss": 1.0})
+    journal = Journal(tmp_path / "runs.jsonl", {"box": box.state_dict(), "knots": {"r": knots}})
+    weights = dict.fromkeys(names, 0.5) | {"logloss": 1.0}
+    journal.append(Run(0, weights, Observation(1.0, [0.1, 0.2, 0.3, 0.4, 1.0])).to_dict())
+    info = read_runs(tmp_path / "runs.jsonl")
+    assert regularizer(info, "r") is None
+    assert "penalty by r" not in runs_page(info)
+
+
 def test_an_online_run_has_a_page_with_its_learned_regularizer(tmp_path):
     """The curve is the function that the term itself computes, up to a constant."""
     torch = pytest.importorskip("torch")
@@ -250,7 +264,9 @@ def test_an_online_run_has_a_page_with_its_learned_regularizer(tmp_path):
 
     learned = ConvexPiecewiseLinear(6)
     loss = LinearLoss({"logloss": log_loss, "r": learned}, box={"logloss": 1.0, "r": (0, math.inf)})
-    tuner = OnlineTuner(model, loss, error=log_loss, train=train, validation=validation, start="now")
+    tuner = OnlineTuner(
+        model, loss, error=log_loss, train=train, validation=validation, policy=OnlinePolicy(start="now")
+    )
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     for _ in range(12):
         optimizer.zero_grad()

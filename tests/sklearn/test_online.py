@@ -5,9 +5,9 @@ import pytest
 
 from tests.sklearn.problems import NO_WEIGHTS, make_problem
 from tests.sklearn.test_search import TERMS, each, folds
+from tuneloss.hinges import PiecewiseLinear
 from tuneloss.sklearn.fitting import fit
 from tuneloss.sklearn.online import Loss, online_search, proximal_steps, repeated
-from tuneloss.sklearn.piecewise import Regularizer
 from tuneloss.sklearn.search import Options, best_of
 
 
@@ -16,7 +16,7 @@ def test_one_knot_at_zero_is_l1(n_classes):
     data = make_problem(n_classes)
     weights = NO_WEIGHTS | {"l2": 0.5}
     exact = fit(data, weights | {"l1": 3.0}, data.zeros(), tol=1e-8, max_iter=9000)
-    absolute = Regularizer(np.zeros(1), np.full(1, 3.0), np.full(1, 3.0))
+    absolute = PiecewiseLinear(np.zeros(1), np.full(1, 3.0), np.full(1, 3.0))
     found, _ = proximal_steps(data, Loss(weights, absolute), data.zeros(), 3000)
     np.testing.assert_allclose(found[:, :-1], exact.params[:, :-1], atol=1e-4)
     assert ((found == 0) == (exact.params == 0)).all()

@@ -2,7 +2,7 @@
 
 import io
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -24,7 +24,8 @@ from tuneloss.torch import (
     UniformLabels,
     observe,
 )
-from tuneloss.tuning.locality import recent
+from tuneloss.torch.observing import ObserveOptions
+from tuneloss.tuning import OnlinePolicy
 
 TRAIN, VALIDATION = make_data(8, 8, seed=1), make_data(40, seed=2)
 
@@ -37,7 +38,11 @@ def make_loss(**more):
 def make_tuner(net=None, loss=None, **options):
     net, loss = net or make_net(), loss or make_loss()
     options = {"start": "now", "error": log_loss, "train": TRAIN, "validation": VALIDATION} | options
-    return OnlineTuner(net, loss, **options)
+    policy, look = (
+        kind(**{field.name: options.pop(field.name) for field in fields(kind) if field.name in options})
+        for kind in (OnlinePolicy, ObserveOptions)
+    )
+    return OnlineTuner(net, loss, policy=policy, observe=look, **options)
 
 
 def epoch(tuner, optimizer):
@@ -95,7 +100,7 @@ def test_each_step_reads_other_batches_and_a_resumed_tuner_the_same():
     def values(tuner, steps):
         for _ in range(steps):
             tuner.step()
-        return [o.features[0] for o in tuner._observations]
+        return [o.features[0] for o in tuner._learner.observations]
 
     tuner = make_tuner(train=many, batches=1)
     first = values(tuner, 2)
@@ -156,22 +161,17 @@ def test_a_step_that_explains_nothing_moves_little(monkeypatch):
 
     def wild(*args, **kwargs):
         learned = learn(*args, **kwargs)
-        return replace(learned, weights=np.array([1.0, 1.0, 1.0]), scale=1e3 / tuner._unit)
+        return replace(learned, weights=np.array([1.0, 1.0, 1.0]), scale=1e3 / tuner._learner._error_per_loss)
 
     monkeypatch.setattr(Learner, "learn", wild)
     tuner.step()
     assert np.abs(np.array(tuner.loss.numbers()) - before).max() < 1e-3
 
 
-def test_decay_lets_old_observations_count_less_and_then_not_at_all():
-    tuner = make_tuner(decay=0.1, window=None)
-    np.testing.assert_allclose(recent(5, tuner.window, tuner.decay), [0.0, 1e-3, 1e-2, 0.1, 1.0])
-
-
 def test_what_counts_no_more_keeps_its_values_but_not_its_gram():
     tuner = make_tuner(window=3, constraints="all")
     run(tuner, 6)
-    assert [o.gram is None for o in tuner._observations] == [True] * 4 + [False] * 2
+    assert [o.gram is None for o in tuner._learner.observations] == [True] * 4 + [False] * 2
 
 
 # --- schedules
@@ -383,6 +383,18 @@ def test_weight_decay_beside_l2_is_warned_of():
 def test_options_are_checked_at_once(options, message):
     with pytest.raises(InvalidInput, match=message):
         make_tuner(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"policy": {"window": 3}}, "`policy` must be an OnlinePolicy; found a dict"),
+        ({"observe": OnlinePolicy()}, "`observe` must be an ObserveOptions; found a OnlinePolicy"),
+    ],
+)
+def test_policy_and_observe_must_be_of_their_kinds(options, message):
+    with pytest.raises(InvalidInput, match=message):
+        OnlineTuner(make_net(), make_loss(), log_loss, TRAIN, VALIDATION, **options)
 
 
 def test_there_is_no_way_back_before_the_first_step():

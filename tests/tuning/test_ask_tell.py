@@ -188,7 +188,7 @@ def test_the_fallback_is_near_or_anywhere(fallback, near):
 
 def test_a_list_with_a_wrong_observation_is_refused_whole():
     tuner = LossTuner(BOX)
-    with pytest.raises(InvalidInput, match="one feature a weight"):
+    with pytest.raises(InvalidInput, match="one feature per weight"):
         tuner.run(lambda weights: [flat(weights), MODEL, Observation(1.0, [1.0])][::2], n_runs=2, progress=False)
     assert tuner.history == []
 
@@ -294,7 +294,7 @@ MISTAKES = [
     (lambda t: t.tell(t.ask()), "needs an observation or a reason .* found neither"),
     (lambda t: t.tell(t.ask(), MODEL, failed="no"), "found both"),
     (lambda t: t.tell(None, failed="no"), "A failed run needs its weights"),
-    (lambda t: t.tell(t.ask(), Observation(1.0, [1.0])), "one feature a weight"),
+    (lambda t: t.tell(t.ask(), Observation(1.0, [1.0])), "one feature per weight"),
     (lambda t: (t.tell(None, MODEL), t.tell(None, flat({}))), "have a gram or none"),
     (lambda t: t.ask(0), "`n` must be at least 1; found 0"),
     (lambda t: t.ask(1.5), "`n` must be a whole number; found 1.5"),

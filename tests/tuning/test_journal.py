@@ -190,7 +190,7 @@ def test_refuses_a_second_writer(path):
     """Two tuners on one file would each overlook what the other was told."""
     first, second = Journal(path, HEADER), Journal(path, HEADER)
     first.append({"x": 4})
-    with pytest.raises(JournalError, match=r"written by one tuner at a time.*Give each process a journal of its own"):
+    with pytest.raises(JournalError, match=r"written by one tuner at a time.*Give each process its own journal"):
         second.append({"x": 5})
     assert Journal(path, HEADER).records == [*RECORDS, {"x": 4}]
 

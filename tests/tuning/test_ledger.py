@@ -11,7 +11,7 @@ import pytest
 from tuneloss import Box, LossTuner, Observation
 from tuneloss.errors import JournalError
 from tuneloss.tuning.journal import Journal
-from tuneloss.tuning.ledger import Told
+from tuneloss.tuning.ledger import Ledger
 from tuneloss.tuning.run import Run, best_run
 
 BOX = Box.from_dict({"l2": (0.1, 100.0), "l1": (0.0, 1.0), "logloss": 1.0})
@@ -32,7 +32,7 @@ def some_runs(n: int) -> list[Run]:
     return told
 
 
-def contents(told: Told) -> tuple:
+def contents(told: Ledger) -> tuple:
     best = None if told.best is None else told.runs.index(told.best)
     errors = [o.error for o in told.observations]
     return told.tried.tolist(), told.failed.tolist(), errors, best, told.n_runs, len(told.runs)
@@ -40,17 +40,17 @@ def contents(told: Told) -> tuple:
 
 @pytest.mark.parametrize("portions", [[40], [1] * 40, [0, 7, 0, 13, 20]])
 def test_it_does_not_matter_in_which_portions_it_is_told(portions):
-    runs, told = some_runs(40), Told(BOX)
+    runs, told = some_runs(40), Ledger(BOX)
     at = 0
     for size in portions:
         told.extend(runs[at : at + size])
         at += size
-    assert contents(told) == contents(Told(BOX, runs))
+    assert contents(told) == contents(Ledger(BOX, runs))
     assert told.best is best_run(runs)
     assert told.n_runs == 1 + max(run.run for run in runs if run.run is not None)
     for point in told.tried:
         with_them = [run.run for run in runs if run.weights is not None and run.weights["l2"] == point[0]]
-        assert told.number_of(point) == with_them[-1]
+        assert told.run_with(point).run == with_them[-1]
 
 
 @pytest.mark.parametrize("attempt", range(5))
@@ -139,7 +139,7 @@ def test_an_interrupt_at_any_line_of_tell_leaves_a_tuner_that_goes_on(tmp_path):
     assert runs > 5
     kept = [run.to_dict() for run in tuner.history]
     assert [run.to_dict() for run in LossTuner(BOX, journal=tmp_path / "runs.jsonl").history] == kept
-    assert contents(tuner._told) == contents(Told(BOX, tuner.history))
+    assert contents(tuner._ledger) == contents(Ledger(BOX, tuner.history))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_an_interrupt_at_any_line_of_tell_leaves_a_tuner_that_goes_on(tmp_path):
         ({"weights": {"l2": 10**400, "l1": 0.5, "logloss": 1.0}}, "A run's record must be as documented"),
         ({"weights": [1.0, 0.5, 1.0]}, "A run's record must be as documented"),
         ({"run": "zero"}, "`run` must be a whole number"),
-        ({"observation": {"error": 1.0, "features": [1.0, 2.0]}}, "one feature a weight, 3"),
+        ({"observation": {"error": 1.0, "features": [1.0, 2.0]}}, "one feature per weight, 3"),
         ({"observation": {"error": 10**400, "features": [1.0, 2.0, 3.0]}}, "`error` must be real numbers"),
         ({"info": {"test": 10**400}}, "must be real numbers"),
     ],

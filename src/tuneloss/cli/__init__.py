@@ -10,7 +10,6 @@ written.py    the files that fit leaves
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Annotated
 
 try:
@@ -21,6 +20,7 @@ try:
 except ModuleNotFoundError as missing:
     raise SystemExit(f"The command line needs {missing.name}: pip install 'tuneloss[cli]'") from None
 
+from tuneloss import __version__
 from tuneloss.cli.demo import demo
 from tuneloss.cli.fit import fit
 from tuneloss.cli.learn import learn
@@ -43,7 +43,7 @@ app.add_typer(paper, name="paper")
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        console.print(f"tuneloss {version('tuneloss')}")
+        console.print(f"tuneloss {__version__}")
         raise typer.Exit
 
 

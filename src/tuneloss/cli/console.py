@@ -47,7 +47,7 @@ class PlainGroup(TyperGroup):
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
-        with _visible_usage():
+        with _visible_usage(), _named_extras():
             return super().invoke(ctx)
 
 
@@ -58,6 +58,20 @@ def _visible_usage() -> Iterator[None]:
     except UsageError as error:
         error.message = visible(error.message)
         raise
+
+
+@contextmanager
+def _named_extras() -> Iterator[None]:
+    """End a command that needs a library of another extra with one line that names the extra."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        library = str(missing.name).split(".")[0]
+        if library == "tuneloss":
+            raise
+        extras = "cli,paper,torch" if library == "torch" else "cli,paper"
+        note(f"Error: This command needs {library}, which is not installed. Run: pip install 'tuneloss[{extras}]'")
+        raise typer.Exit(1) from None
 
 
 console = PlainConsole()

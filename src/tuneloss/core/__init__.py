@@ -1,12 +1,15 @@
 """LearnLoss in NumPy: learn the weights of a loss from observations of trained models (the paper's section 3).
 
-    checks.py       rules that input must keep
-    box.py          which weights are allowed
-    observation.py  what is kept of one trained model
-    cost.py         how badly a loss predicts error: a quadratic form
-    learn.py        learn_loss: algorithm LearnLoss
-    folds.py        learn_loss on the folds of cross-validation
-    solver/         the convex program for one guess of the argmin, its solution, and which guesses are possible
+box.py          the weights that are allowed
+observation.py  what is kept of one trained model
+cost.py         how badly a loss predicts error: a quadratic form
+learn.py        learn_loss, learn_loss_on_folds: algorithm LearnLoss
+solver/         the convex program for one guess of the argmin, its solution, and which guesses are possible
+tolerances.py   the numerical contract: what counts as equal, as zero and as solved
+checks.py       rules that single values must keep
+consistency.py  rules that several observations must keep together
+
+Public names are exported from `tuneloss`; everything else is private to the package.
 
 | paper                           | here                     | shape          |
 |---------------------------------|--------------------------|----------------|

@@ -1,4 +1,4 @@
-"""The feasible set F: named loss weights, each with a lower and an upper bound."""
+"""Box: the feasible set F of named loss weights, each with a lower and an upper bound."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tuneloss.core.checks import as_finite, as_names, as_numbers, holds_numbers, reading
+from tuneloss.core.tolerances import BOUND_SIZES, WEIGHT_SLACK
 from tuneloss.errors import InvalidInput
 from tuneloss.types import Array
 
-SIZES = (1e-100, 1e100)  # of bounds: beyond, their products with squares of features are no numbers any more
-INSIDE = 1e-6  # relative: weights this far outside, as after a trip through float32, are taken for inside
 Bound = float | tuple[float, float | None]
 
 
@@ -23,12 +22,20 @@ Bound = float | tuple[float, float | None]
 class Box:
     """Bounds on the weights of a loss: lower <= weights <= upper.
 
-    A weight with lower == upper is pinned. An upper bound may be infinite. The zero vector must be
-    outside: weights = 0 and scale = 0 would fit any observations at no cost.
+    A weight with lower == upper is pinned. An upper bound may be infinite. The zero vector must be outside, since
+    weights = 0 and scale = 0 would fit any observations at no cost.
 
-    lower, upper: (k,), or a number where k = 1.
-    names: k different strings; "weight_0", "weight_1", ... if not given.
+    Parameters
+    ----------
+    lower, upper : (k,) array or float
+        The bounds.
+    names : sequence of str, optional
+        k different names; "weight_0", "weight_1", ... by default.
+    is_simplex : bool, default False
+        Whether the weights also have sum 1. Use `Box.simplex`.
 
+    Examples
+    --------
     >>> Box([0.1, 1.0], [100.0, 1.0], ["l1", "logloss"])
     Box(l1=[0.1, 100], logloss=1)
     """
@@ -47,8 +54,8 @@ class Box:
         is_simplex: bool = False,
     ) -> None:
         low, high = np.atleast_1d(as_numbers(lower, "lower")), np.atleast_1d(as_numbers(upper, "upper"))
-        given = as_names([f"weight_{j}" for j in range(low.size)] if names is None else names)
-        for name, value in (("lower", low), ("upper", high), ("names", given), ("is_simplex", is_simplex)):
+        labels = as_names([f"weight_{j}" for j in range(low.size)] if names is None else names)
+        for name, value in (("lower", low), ("upper", high), ("names", labels), ("is_simplex", is_simplex)):
             object.__setattr__(self, name, value)
         self._check()
         low.flags.writeable = high.flags.writeable = False
@@ -68,9 +75,10 @@ class Box:
                 f"{names[j]!r}. Only an upper bound may be infinite."
             )
         sizes = np.abs([low, np.where(np.isinf(high), 0.0, high)])
-        if ((sizes > 0) & ((sizes < SIZES[0]) | (sizes > SIZES[1]))).any():
+        smallest, largest = BOUND_SIZES
+        if ((sizes > 0) & ((sizes < smallest) | (sizes > largest))).any():
             raise InvalidInput(
-                f"`Box` bounds must be 0, infinite, or of a size from {SIZES[0]:g} to {SIZES[1]:g}; found {self}. "
+                f"`Box` bounds must be 0, infinite, or of a size from {smallest:g} to {largest:g}; found {self}. "
                 "Multiply those terms by a constant, and divide their bounds by it."
             )
         if (low > high).any():
@@ -88,8 +96,15 @@ class Box:
 
     @classmethod
     def from_dict(cls, bounds: Mapping[str, Bound]) -> Box:
-        """A box from names: (lower, upper) is a range, a number pins, an upper bound of None is infinite.
+        """Make a box from bounds by name.
 
+        Parameters
+        ----------
+        bounds : mapping
+            ``(lower, upper)`` is a range, a number pins, and an upper bound of None is infinite.
+
+        Examples
+        --------
         >>> Box.from_dict({"l2": (0.1, math.inf), "logloss": 1.0})
         Box(l2=[0.1, inf], logloss=1)
         """
@@ -109,8 +124,10 @@ class Box:
 
     @classmethod
     def simplex(cls, names: Sequence[str]) -> Box:
-        """The mixtures: weights >= 0 with sum 1, e.g. the probabilities of augmentations.
+        """Make the box of mixtures: weights >= 0 with sum 1, e.g. the probabilities of augmentations.
 
+        Examples
+        --------
         >>> Box.simplex(["flip", "crop"])
         Box(simplex of flip, crop)
         """
@@ -137,16 +154,16 @@ class Box:
 
     @property
     def pinned(self) -> NDArray[np.bool_]:
-        """(k,), true where lower == upper."""
-        same: NDArray[np.bool_] = self.lower == self.upper
-        return same
+        """Which weights (k,) have lower == upper."""
+        pinned: NDArray[np.bool_] = self.lower == self.upper
+        return pinned
 
     def as_dict(self, weights: Array) -> dict[str, float]:
-        """Weights (k,) by name."""
+        """Return weights (k,) by name."""
         return {name: float(w) for name, w in zip(self.names, weights, strict=True)}
 
     def as_array(self, weights: Mapping[str, float] | ArrayLike) -> Array:
-        """Weights given by name, or as k numbers, as an array (k,) that is checked to lie in the box."""
+        """Return weights, given by name or as k numbers, as an array (k,); raise InvalidInput if they are outside."""
         if isinstance(weights, Mapping):
             self.check_names(tuple(weights), "weights")
             weights = [weights[name] for name in self.names]
@@ -157,7 +174,7 @@ class Box:
         return np.asarray(inside)
 
     def as_arrays(self, weights: Sequence[Mapping[str, float]]) -> Array:
-        """Many points (n, k) by name, checked like one."""
+        """Return many points, given by name, as an array (n, k); raise InvalidInput if one is outside."""
         names = set(self.names)
         for point in weights:
             if point.keys() != names:
@@ -166,18 +183,18 @@ class Box:
         return self._inside(as_finite(rows, "weights").reshape(len(rows), len(self)))
 
     def _inside(self, values: Array) -> Array:
-        """Points (n, k), moved into the box by what rounding may have moved them out; raises if one is outside."""
-        slack = INSIDE * np.maximum(np.abs(values), np.abs(self.lower))
+        """Return points (n, k) without the rounding that moved them out of the box; raise if one is outside."""
+        slack = WEIGHT_SLACK * np.maximum(np.abs(values), np.abs(self.lower))
         outside = ((values < self.lower - slack) | (values > self.upper + slack)).any(axis=1)
         if self.is_simplex:
-            outside |= np.abs(values.sum(axis=1) - 1) > INSIDE
+            outside |= np.abs(values.sum(axis=1) - 1) > WEIGHT_SLACK
         if outside.any():
-            found = self.as_dict(values[int(np.argmax(outside))])
-            raise InvalidInput(f"Weights must lie in {self}; found {found}.")
+            worst = self.as_dict(values[int(np.argmax(outside))])
+            raise InvalidInput(f"Weights must lie in {self}; found {worst}.")
         return np.clip(values, self.lower, self.upper)
 
     def check_names(self, names: Sequence[str], what: str) -> None:
-        """Raise unless `names` are the box's names, in any order."""
+        """Raise unless these are the box's names, in any order."""
         if set(names) != set(self.names):
             missing, unknown = sorted(set(self.names) - set(names)), sorted(set(names) - set(self.names), key=str)
             raise InvalidInput(
@@ -185,7 +202,7 @@ class Box:
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """The box as JSON; infinity is null."""
+        """Return the box as JSON types; infinity is None."""
         upper = [None if math.isinf(u) else u for u in self.upper.tolist()]
         return {
             "names": list(self.names),
@@ -196,13 +213,13 @@ class Box:
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> Box:
-        """The inverse of `state_dict`."""
+        """Make a box from the output of `state_dict`."""
         with reading("A box's state"):
             upper = [math.inf if u is None else u for u in state["upper"]]
             return cls(state["lower"], upper, state["names"], is_simplex=bool(state["simplex"]))
 
 
 def check_box(box: object) -> None:
-    """Raise unless it is a Box."""
+    """Raise unless this is a Box."""
     if not isinstance(box, Box):
         raise InvalidInput(f"`box` must be a Box; found {type(box).__name__}. Use `Box.from_dict({{...}})`.")

@@ -1,4 +1,4 @@
-"""Checks at the border: input that breaks a rule is refused in words, once."""
+"""Checks of single values at the border: input that breaks a rule is refused in words."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tuneloss.types import Array
 
 
 def holds_numbers(array: NDArray[Any]) -> bool:
-    """Whether an array is of real numbers: not of text, objects or complex numbers."""
+    """Return whether an array holds real numbers: not text, objects or complex numbers."""
     return array.dtype.kind in "biuf"
 
 
 def as_numbers(value: ArrayLike, what: str) -> Array:
-    """A copy as float64, or InvalidInput: numbers, in a rectangle, not text and not None."""
+    """Return a copy as float64; raise InvalidInput unless it is a rectangular array of real numbers."""
     try:
         raw = np.asarray(value)
         if not holds_numbers(raw):
@@ -31,7 +31,7 @@ def as_numbers(value: ArrayLike, what: str) -> Array:
 
 
 def as_finite(value: ArrayLike, what: str) -> Array:
-    """The same, or NotFinite where any of them is NaN or infinite."""
+    """Do what `as_numbers` does; raise NotFinite if a number is NaN or infinite."""
     array = as_numbers(value, what)
     if not np.isfinite(array).all():
         raise NotFinite(
@@ -42,7 +42,7 @@ def as_finite(value: ArrayLike, what: str) -> Array:
 
 
 def as_number(value: ArrayLike, what: str) -> float:
-    """One finite number."""
+    """Return one finite number; raise InvalidInput if it is something else."""
     array = as_finite(value, what)
     if array.size != 1:
         raise InvalidInput(f"`{what}` must be one number; found shape {array.shape}. Give a sum or a mean.")
@@ -50,7 +50,7 @@ def as_number(value: ArrayLike, what: str) -> float:
 
 
 def as_integer(value: object, what: str, least: int) -> int:
-    """A whole number that is not below `least`."""
+    """Return a whole number; raise InvalidInput if it is something else, or below `least`."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -61,7 +61,7 @@ def as_integer(value: object, what: str, least: int) -> int:
 
 
 def as_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Different strings."""
+    """Return a tuple of names; raise InvalidInput unless they are different strings."""
     if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
         raise InvalidInput(f"Names must be a list of strings; found {names!r}.")
     if len(set(names)) != len(names):
@@ -71,7 +71,7 @@ def as_names(names: Sequence[str]) -> tuple[str, ...]:
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Turns whatever goes wrong while a record is read into an error that names it."""
+    """Turn whatever goes wrong while a record is read into an InvalidInput that names the record."""
     try:
         yield
     except InvalidInput:

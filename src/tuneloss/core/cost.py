@@ -1,4 +1,4 @@
-"""The cost of a loss, equation (cost), as a quadratic form; and the rules for its epsilon."""
+"""The cost of a loss (equation "cost" of the paper) as a quadratic form, and the rules for its epsilon."""
 
 from __future__ import annotations
 
@@ -9,22 +9,44 @@ from numbers import Real
 import numpy as np
 
 from tuneloss.core.observation import Observation
+from tuneloss.core.tolerances import ROUNDING
 from tuneloss.errors import InvalidInput
 from tuneloss.types import Array, Epsilon
 
 
 def epsilon_value(epsilon: Epsilon, observations: Sequence[Observation], sample_weight: Array) -> float:
-    """The number that an epsilon rule stands for.
+    r"""Return the number that an epsilon rule stands for.
 
-        "balanced"   sum e^2 / sum |g|^2             free of the units of error, parameters and terms
-        "paper"      sum |g|^2 / sum |J|_F^2         app. B; changes with those units
-        a number     itself; math.inf: gradients only
+    ============ ============================================= ===================================================
+    rule         value                                         remark
+    ============ ============================================= ===================================================
+    "balanced"   :math:`\sum e^2 / \sum |g|^2`                 does not depend on the units of error and parameters
+    "paper"      :math:`\sum |g|^2 / \sum |J|_F^2`             appendix B; depends on those units
+    a number     itself                                        ``math.inf``: gradients only
+    ============ ============================================= ===================================================
 
-    Corners: without grams it is 0. With all gradients of the error 0, "balanced" and "paper" are 0 (values
-    only). With all errors 0 but not all gradients, "balanced" is infinite (gradients only). With J = 0 for
-    all terms "paper" is 0. A term whose gradient is 0 everywhere costs nothing at infinity: the tie rule
-    of `learn_loss` then decides its weight; if it is the pinned one, only the others' ratios mean anything.
+    Parameters
+    ----------
+    epsilon : {"balanced", "paper"} or float
+        The rule.
+    observations : sequence of Observation
+        The models that count.
+    sample_weight : (m,) array
+        How much each of them counts.
 
+    Returns
+    -------
+    float
+        0 without grams, or if all gradients of the error are 0: only values count. Infinity for "balanced" if all
+        errors are 0 but not all gradients. 0 for "paper" if J = 0.
+
+    Notes
+    -----
+    A term whose gradient is 0 everywhere costs nothing at infinity. The tie rule of `learn_loss` then decides its
+    weight. If it is the pinned term, only the ratios of the other weights mean anything.
+
+    Examples
+    --------
     >>> model = Observation.from_gradients(2.0, [1.0], gradient=[4.0], jacobian=[[1.0]])
     >>> epsilon_value("balanced", [model], np.ones(1)), epsilon_value("paper", [model], np.ones(1))
     (0.25, 16.0)
@@ -52,24 +74,29 @@ def epsilon_value(epsilon: Epsilon, observations: Sequence[Observation], sample_
 
 
 def check_epsilon(epsilon: Epsilon) -> None:
-    """Raise unless it is a rule, or a number >= 0."""
-    known = epsilon in ("balanced", "paper") if isinstance(epsilon, str) else isinstance(epsilon, Real) and epsilon >= 0
-    if not known:
+    """Raise unless this is a rule, or a number >= 0."""
+    if isinstance(epsilon, str):
+        is_valid = epsilon in ("balanced", "paper")
+    else:
+        is_valid = isinstance(epsilon, Real) and epsilon >= 0
+    if not is_valid:
         raise InvalidInput(f'`epsilon` must be "balanced", "paper" or a number >= 0; found {epsilon!r}.')
 
 
 def cost_matrix(
     observations: Sequence[Observation], epsilon: float, sample_weight: Array, *, offset: bool = False
 ) -> Array:
-    """P (k + 1, k + 1) with cost(weights, scale) = z' P z for z = (weights, scale).
+    """Return P (k + 1, k + 1) with cost(weights, scale) = z' P z for z = (weights, scale).
+
+    With sample weights s_i::
 
         P = sum_i s_i ( [features_i, -e_i] [features_i, -e_i]' + epsilon * [J_i | -g_i]' [J_i | -g_i] )
 
-    With an offset, features and errors are taken less their means: a constant between loss and error is free.
+    At epsilon = infinity it is the part of the gradients only, with factor 1. With an offset, the means of features and
+    errors are subtracted first, so that a constant between loss and error costs nothing.
 
-    At epsilon = infinity only the gradients' part, with factor 1. s_i is the sample weight. Squares halve the digits:
-    what sets models apart by less than 1e-8 of a term's value, as under a large common offset, is not seen by the cost
-    (the argmin rows see it); take such an offset out of the term.
+    Squares halve the number of digits. The cost does not see differences between models below 1e-8 of a term's value,
+    as under a large common offset; the argmin rows do. Take such an offset out of the term.
     """
     k = observations[0].features.size
     cost = np.zeros((k + 1, k + 1))
@@ -94,7 +121,7 @@ def cost_matrix(
 
 
 def check_squares(observations: Sequence[Observation]) -> None:
-    """Raise if the cost matrix of one of them would not be finite: its diagonal bounds the rest."""
+    """Raise if the cost matrix of one observation would not be finite; its diagonal bounds the rest."""
     grams = [o.gram for o in observations if o.gram is not None]
     with np.errstate(over="ignore"):
         sizes = np.square([o.features for o in observations]).sum(axis=1) + np.square([o.error for o in observations])
@@ -111,11 +138,11 @@ def _overflow() -> InvalidInput:
 
 
 def _centred(rows: Array, sample_weight: Array) -> Array:
-    """The rows (m, k + 1) minus their weighted mean.
+    """Return the rows (m, k + 1) minus their weighted mean.
 
-    What rounding leaves of a difference that is 0 is made 0: where one model alone counts, or all that count are
-    alike, all of it is rounding, and scaled to unit size it would look like data.
+    What rounding leaves of a difference of 0 is set to 0. If only one model counts, or all that count are alike, the
+    difference is all rounding. Scaled to unit size it would look like data.
     """
     centred = rows - np.average(rows, axis=0, weights=sample_weight)
-    rounding = (len(rows) + 4) * np.finfo(np.float64).eps * np.abs(rows).max(axis=0)
+    rounding = (len(rows) + 4) * ROUNDING * np.abs(rows).max(axis=0)
     return np.where(np.abs(centred) <= rounding, 0.0, centred)

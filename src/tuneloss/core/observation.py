@@ -1,4 +1,4 @@
-"""What is kept of one trained model: k + 1 numbers, and (k + 1)^2 more where gradients are known."""
+"""Observation: what is kept of one trained model."""
 
 from __future__ import annotations
 
@@ -11,28 +11,40 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tuneloss.core.checks import as_finite, as_names, as_number, holds_numbers, reading
+from tuneloss.core.tolerances import GRAM_SLACK
 from tuneloss.errors import InvalidInput
 from tuneloss.types import Array
 
-BLOCK = 4096  # rows of a jacobian that are read at a time, so that no n x k copy is made
-LARGE = 32  # rows of a gram from which on its record is packed
+BLOCK = 4096  # rows of a jacobian that are read at a time, so that no (n, k) copy is made
+PACKED_FROM = 32  # rows of a gram from which its record is packed
 FIELDS = ("error", "features", "gram", "metric", "names")
-GRAM_TOLERANCE = 1e-6  # of a gram with unit diagonal: what float32 sums leave of symmetry and of eigenvalues >= 0
 
 
 @dataclass(frozen=True, eq=False)
 class Observation:
     """One trained model: its validation error, the values of its loss terms and, optionally, their gram.
 
-        gram = [jacobian | gradient]' [jacobian | gradient]        (k + 1, k + 1), the error last
+    The gram holds all inner products of gradients::
 
-    where column j of jacobian (n, k) is the gradient of term j, and gradient (n,) that of the error.
+        gram = [jacobian | gradient]' [jacobian | gradient]
 
-    error: validation error, to be fitted; a sum or a mean.
-    features: (k,) the values of the terms, or {name: value}.
-    gram: (k + 1, k + 1), or None where gradients are unknown.
-    metric: what decides which of two models is better, if not the error (e.g. top-1 error).
+    Column j of the jacobian (n, k) is the gradient of term j, and gradient (n,) is that of the error.
 
+    Parameters
+    ----------
+    error : float
+        The validation error, a sum or a mean.
+    features : (k,) array or mapping of str to float
+        The values of the terms.
+    gram : (k + 1, k + 1) array, optional
+        The gram, the error last; None if gradients are unknown.
+    metric : float, optional
+        Decides which of two models is better, if not the error (e.g. top-1 error).
+    names : sequence of str, optional
+        The names of the terms.
+
+    Examples
+    --------
     >>> Observation(0.5, {"l2": 4.0, "logloss": 0.3}).features
     array([4. , 0.3])
     """
@@ -56,9 +68,9 @@ class Observation:
             names, features = tuple(features), list(features.values())
         values = as_finite(features, "features")
         if values.ndim != 1 or values.size == 0:
-            raise InvalidInput(f"`features` must have shape (k,), one value a term; found shape {values.shape}.")
+            raise InvalidInput(f"`features` must have shape (k,), one value per term; found shape {values.shape}.")
         if names is not None and len(as_names(names)) != values.size:
-            raise InvalidInput(f"`names` must be one a feature; found {len(names)} for {values.size} features.")
+            raise InvalidInput(f"`names` must be one per feature; found {len(names)} for {values.size} features.")
         checked = None if gram is None else _checked_gram(as_finite(gram, "gram"), values.size)
         for array in (values, checked):
             if array is not None:
@@ -81,8 +93,19 @@ class Observation:
         *,
         metric: float | None = None,
     ) -> Observation:
-        """An observation from the gradient of the error (n,) and the gradients of the terms (n, k).
+        """Make an observation from gradients.
 
+        Parameters
+        ----------
+        error, features, metric
+            As for `Observation`.
+        gradient : (n,) array
+            The gradient of the error.
+        jacobian : (n, k) array
+            The gradients of the terms, one per column.
+
+        Examples
+        --------
         >>> Observation.from_gradients(1.0, [2.0], gradient=[3.0, 0.0], jacobian=[[1.0], [1.0]]).gram
         array([[2., 3.],
                [3., 9.]])
@@ -108,14 +131,18 @@ class Observation:
 
     @property
     def score(self) -> float:
-        """What decides which model is better: the metric, or the error where none is given."""
+        """The metric, or the error if there is no metric: it decides which model is better."""
         return self.error if self.metric is None else self.metric
 
+    def without_gram(self) -> Observation:
+        """Return a copy without gradients: enough for the argmin constraints."""
+        return Observation(self.error, self.features, metric=self.metric, names=self.names)
+
     def to_dict(self) -> dict[str, Any]:
-        """The observation as JSON. A large gram is kept as its upper triangle, row by row, in base64 (float64)."""
+        """Convert to JSON types. A large gram becomes its upper triangle, row by row, as float64 in base64."""
         gram: Any = self.gram
         if gram is not None:
-            gram = gram.tolist() if len(gram) < LARGE else _packed(gram)
+            gram = gram.tolist() if len(gram) < PACKED_FROM else _packed(gram)
         return {
             "error": self.error,
             "features": self.features.tolist(),
@@ -126,7 +153,7 @@ class Observation:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Observation:
-        """The inverse of `to_dict`; `gram`, `metric` and `names` may be missing."""
+        """Read the output of `to_dict`; `gram`, `metric` and `names` may be missing."""
         if not isinstance(record, Mapping) or not {"error", "features"} <= set(record):
             raise InvalidInput(
                 "An observation's record must have `error` and `features` (and may have `gram`, `metric`, `names`); "
@@ -141,12 +168,12 @@ class Observation:
 
     @classmethod
     def from_dicts(cls, records: Sequence[Mapping[str, Any]]) -> list[Observation]:
-        """`from_dict` of each record; where all are of one kind, checked together, which is ten times as fast."""
+        """Read many records; if all are of one kind they are checked together, which is ten times as fast."""
         return cls._checked_together(records) or [cls.from_dict(record) for record in records]
 
     @classmethod
     def _checked_together(cls, records: Sequence[Mapping[str, Any]]) -> list[Observation] | None:
-        """None if they are not of one kind, or one of them is wrong: `from_dict` then says which, and how."""
+        """Return None if they are not of one kind or one of them is wrong; `from_dict` then says which one."""
         try:
             columns: dict[str, Any] = {field: [record.get(field) for record in records] for field in FIELDS}
             kinds = {field: set(map(type, column)) for field, column in columns.items()}
@@ -172,10 +199,10 @@ class Observation:
         for array in (features, grams):
             if isinstance(array, np.ndarray):
                 array.flags.writeable = False
-        found = [object.__new__(cls) for _ in records]
-        for new, *values in zip(found, errors.tolist(), features, grams, columns["metric"], strict=True):
+        observations = [object.__new__(cls) for _ in records]
+        for new, *values in zip(observations, errors.tolist(), features, grams, columns["metric"], strict=True):
             new.__dict__.update(zip(FIELDS, (*values, names), strict=True))
-        return found
+        return observations
 
 
 class Scored(Protocol):
@@ -206,12 +233,12 @@ def best_index(models: Sequence[Scored]) -> int:
 
 
 def _packed(gram: Array) -> str:
-    """The upper triangle, row by row, as little-endian float64 in base64."""
+    """Return the upper triangle, row by row, as little-endian float64 in base64."""
     return base64.b64encode(gram[np.triu_indices(len(gram))].astype("<f8").tobytes()).decode("ascii")
 
 
 def _unpacked(text: str, n: int) -> Array:
-    """The inverse, for n rows."""
+    """Return the gram (n, n) of a packed one."""
     upper = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f8")
     if len(upper) != n * (n + 1) // 2:
         raise InvalidInput(f"A packed `gram` must hold {n * (n + 1) // 2} numbers for {n} rows; found {len(upper)}.")
@@ -221,14 +248,14 @@ def _unpacked(text: str, n: int) -> Array:
 
 
 def _matrix(jacobian: ArrayLike) -> NDArray[Any]:
-    """The jacobian as it is, without a copy if it is an array of numbers."""
+    """Return the jacobian as an array, without a copy if it is one."""
     if isinstance(jacobian, np.ndarray) and holds_numbers(jacobian):
         return jacobian
     return as_finite(jacobian, "jacobian")
 
 
 def _checked_gram(gram: Array, k: int) -> Array:
-    """A gram (k + 1, k + 1), or several (n, k + 1, k + 1), made symmetric; raises unless they are grams."""
+    """Return one gram (k + 1, k + 1), or several (n, k + 1, k + 1), made symmetric; raise unless they are grams."""
     if gram.shape[-2:] != (k + 1, k + 1) or gram.ndim > 3:
         raise InvalidInput(
             f"`gram` must have shape (k + 1, k + 1) = {(k + 1, k + 1)}, the error last; found {gram.shape}."
@@ -238,14 +265,14 @@ def _checked_gram(gram: Array, k: int) -> Array:
     unit = gram / size[..., :, None] / size[..., None, :]
     mirrored = np.swapaxes(unit, -1, -2)
     gap = float(np.abs(unit - mirrored).max())
-    if gap > GRAM_TOLERANCE:
+    if gap > GRAM_SLACK:
         raise InvalidInput(
             f"`gram` must be symmetric; found entries that differ from their mirror image by {gap:.1e} of their "
             "size. It is [jacobian | gradient]' [jacobian | gradient]."
         )
     unit = (unit + mirrored) / 2
     try:
-        np.linalg.cholesky(unit + GRAM_TOLERANCE * np.eye(k + 1))
+        np.linalg.cholesky(unit + GRAM_SLACK * np.eye(k + 1))
     except np.linalg.LinAlgError:
         raise InvalidInput(
             "`gram` must be positive semidefinite; found a lowest eigenvalue of "

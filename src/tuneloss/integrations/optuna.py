@@ -1,11 +1,11 @@
-"""TuneLoss as a sampler of Optuna: loss weights by LearnLoss, all other parameters by another sampler."""
+"""TuneLossSampler: an Optuna sampler that learns loss weights and leaves all other parameters to another sampler."""
 
 from __future__ import annotations
 
 import math
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,74 +21,96 @@ from tuneloss.core.checks import as_integer
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
 from tuneloss.tuning.ask_tell import LossTuner
+from tuneloss.tuning.proposals import Fallback, Proposal
 from tuneloss.tuning.sampling import nearby, same_point
-from tuneloss.types import Array
+from tuneloss.types import Array, Objective
 
 if TYPE_CHECKING:
     from optuna.study import Study
 
-PATIENCE = 3  # trials with learned weights without a gain, after which the fallback samples the weights
-KEY = "tuneloss"  # of the user attribute that holds the observation, and of the system attribute with what was asked
+__all__ = ["TuneLossSampler"]
+
+PATIENCE = 3  # learned trials without a gain, after which the fallback samples the weights
+KEY = "tuneloss"  # names the user attribute with the observation, and the system attribute with the proposal
 
 
-class Told(NamedTuple):
+class Outcome(NamedTuple):
     """When a trial began and ended, its error or metric, and whether its weights were learned."""
 
     began: datetime
     ended: datetime
     score: float
-    learned: bool
+    is_learned: bool
 
 
 @dataclass
-class Known:
-    """What is known of a study.
+class StudyState:
+    """What the sampler has taken in of one study.
 
-    tuner: told of all trials that have ended. told: the same in short. taken: weights not to be proposed again.
-    n_trials, last: how many trials were told, and when the last of them ended, with its number.
+    Parameters
+    ----------
+    tuner : LossTuner
+        It was told all trials that have ended.
+    outcomes : list of Outcome
+        The trials with an observation.
+    taken : list of (k,) arrays
+        Weights that must not be proposed again.
+    n_trials : int
+        How many trials were taken in.
+    last : tuple
+        When the last of them ended, and its number.
     """
 
     tuner: LossTuner
-    told: list[Told] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
     taken: list[Array] = field(default_factory=list)
     n_trials: int = 0
     last: tuple[datetime, int] = (datetime.min, -1)
 
-    def ask(self, in_use: Sequence[Array], n_unknown: int) -> Array:
-        """The next weights, where others are in use, and so many trials are about to ask for theirs."""
-        asked: list[Array] = []
+    def ask(self, in_use: Sequence[Array], n_unknown: int) -> Proposal:
+        """Return the next weights, while others are in use and `n_unknown` trials are about to ask for theirs."""
+        reserved: list[Array] = []
         try:
             for point in in_use:
                 self.tuner.reserve(point)
-                asked.append(point)
+                reserved.append(point)
             for _ in range(n_unknown + 1):
-                asked.append(self.tuner.box.as_array(self.tuner.ask()))
-            return asked[-1]
+                proposal = self.tuner.propose()
+                reserved.append(proposal.point)
+            return proposal
         finally:
-            for point in asked:
+            for point in reserved:
                 self.tuner.release(point)
 
 
 class TuneLossSampler(BaseSampler):
     """Samples the weights of a loss by LearnLoss, and all other parameters by another sampler.
 
-    In the objective, suggest the free weights by their names in the box, and store what was observed of the model:
+    In the objective, suggest the free weights by their names in the box, and store the observation of the model::
 
         weights = {name: trial.suggest_float(name, low, high) for ...}
         trial.set_user_attr("tuneloss", observation.to_dict())
 
-    Where LearnLoss repeats itself, or three trials with learned weights brought no gain, `fallback` samples the weights
-    too, until it finds a better model to learn from. Without one, a point near by is tried in the first case; so it is
-    for a simplex, whose weights no other sampler would keep at a sum of 1. All that it knows is in the trials of the
-    study, so a study resumes, and workers and threads share it. Trials without an observation, pruned ones and
-    those whose observation cannot be read teach it nothing. Failed ones teach it where not to go: it keeps away from
-    their weights (where a fallback may take over, it does not propose just these again). The value of a trial plays no
-    part in LearnLoss: the error, or metric, of its observation does.
+    LearnLoss uses the error or metric of the observation. The value of a trial plays no part in it.
 
-    box: the weights, by name. Pinned ones need not be suggested.
-    fallback: an Optuna sampler, such as GPSampler(). Parameters that are not weights are always its task (TPESampler()
-        without one).
+    Everything the sampler knows is in the trials of the study. So a study can be resumed, and workers and threads can
+    share it. Trials without an observation, pruned trials, and trials whose observation cannot be read teach it
+    nothing. It keeps away from the weights of failed trials.
 
+    Parameters
+    ----------
+    box : Box
+        The weights, by name. Pinned ones need not be suggested.
+    fallback : optuna.samplers.BaseSampler, optional
+        Samples all parameters that are not weights; ``TPESampler()`` by default. If it is given, it also samples the
+        weights when LearnLoss repeats itself, or when three trials with learned weights brought no gain, until it finds
+        a better model to learn from. If it is not given, or the box is a simplex, a point near the repeated one is
+        tried instead.
+    seed : int, optional
+        The seed of all random numbers.
+
+    Examples
+    --------
     >>> import optuna
     >>> from tuneloss import Observation
     >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -110,20 +132,20 @@ class TuneLossSampler(BaseSampler):
             raise InvalidInput(f"`fallback` must be an Optuna sampler; found a {type(fallback).__name__}.")
         self.box = box
         self.seed = _any_seed() if seed is None else as_integer(seed, "seed", 0)
-        self._replaces = fallback is not None and not box.is_simplex
+        self._fallback_takes_over = fallback is not None and not box.is_simplex
         self._others = TPESampler(seed=seed) if fallback is None else fallback
-        self._forget()
+        self._clear_state()
 
-    def _forget(self) -> None:
+    def _clear_state(self) -> None:
         self._lock = threading.RLock()  # threads that optimize one study ask one after another
-        self._studies: WeakKeyDictionary[Study, Known] = WeakKeyDictionary()
+        self._studies: WeakKeyDictionary[Study, StudyState] = WeakKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_studies")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._forget()
+        self._clear_state()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         self._raise_error_if_multi_objective(study)
@@ -133,17 +155,17 @@ class TuneLossSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         self._raise_error_if_multi_objective(study)
-        found: dict[str, Any] = {}
+        params: dict[str, Any] = {}
         for name, distribution in search_space.items():
             weight = self._weight(study, trial, name, distribution)
             if weight is not None:
-                found[name] = weight
-        if len(found) < len(search_space):
-            found = self._others.sample_relative(study, trial, search_space) | found
+                params[name] = weight
+        if len(params) < len(search_space):
+            params = self._others.sample_relative(study, trial, search_space) | params
         for name, distribution in search_space.items():
-            if name not in found:
-                found[name] = self._others.sample_independent(study, trial, name, distribution)
-        return found
+            if name not in params:
+                params[name] = self._others.sample_independent(study, trial, name, distribution)
+        return params
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -163,10 +185,10 @@ class TuneLossSampler(BaseSampler):
     def reseed_rng(self) -> None:
         self._others.reseed_rng()
         self.seed = _any_seed()
-        self._forget()
+        self._clear_state()
 
     def _weight(self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution) -> float | None:
-        """The weight of this name, or the nearest in the range that was asked for; None if another is to sample it."""
+        """Return the weight of this name, clipped to the suggested range; None if another sampler must choose it."""
         if name not in self.box.names or not isinstance(distribution, FloatDistribution) or distribution.step:
             return None
         point = self._point(study, trial)
@@ -175,75 +197,85 @@ class TuneLossSampler(BaseSampler):
         return float(np.clip(point[self.box.names.index(name)], distribution.low, distribution.high))
 
     def _point(self, study: Study, trial: FrozenTrial) -> Array | None:
-        """The weights of this trial (k,), or None if the fallback is to sample them; the same at each call.
+        """Return the weights (k,) of this trial, the same at each call; None if the fallback is to sample them.
 
         They are kept in a system attribute of the trial, where other workers see that it has taken them.
         """
         with self._lock:
-            kept = study._storage.get_trial(trial._trial_id).system_attrs
-            if KEY not in kept:
-                point = self._propose(study, trial)
-                study._storage.set_trial_system_attr(trial._trial_id, KEY, None if point is None else point.tolist())
-                return point
-            return None if kept[KEY] is None else np.array(kept[KEY])
+            attributes = study._storage.get_trial(trial._trial_id).system_attrs
+            if KEY not in attributes:
+                proposal = self._propose(study, trial)
+                record = None if proposal is None else {"weights": proposal.point.tolist(), "form": proposal.form}
+                study._storage.set_trial_system_attr(trial._trial_id, KEY, record)
+                return None if proposal is None else proposal.point
+            return _asked_weights(attributes)
 
-    def _propose(self, study: Study, trial: FrozenTrial) -> Array | None:
+    def _propose(self, study: Study, trial: FrozenTrial) -> Proposal | None:
         trials = [other for other in study.get_trials(deepcopy=False) if other.number != trial.number]
-        known = self._known_of(study, trials)
-        if self._replaces and idle_trials(known.told) >= PATIENCE:
+        state = self._state_of(study, trials)
+        if self._fallback_takes_over and idle_trials(state.outcomes) >= PATIENCE:
             return None
         running = [other for other in trials if other.state == TrialState.RUNNING]
         in_use = [point for other in running if (point := self._weights(other)) is not None]
-        point = known.ask(in_use, n_unknown=sum(_is_about_to_ask(other, trial) for other in running))
-        if not any(same_point(point, other) for other in (*known.taken, *in_use)):
-            return point
+        proposal = state.ask(in_use, n_unknown=sum(_is_about_to_ask(other, trial) for other in running))
+        if not any(same_point(proposal.point, other) for other in (*state.taken, *in_use)):
+            return proposal
         rng = np.random.default_rng([self.seed, trial.number])
-        return None if self._replaces else nearby(self.box, point, rng)
+        return None if self._fallback_takes_over else Proposal(nearby(self.box, proposal.point, rng), proposal.form)
 
-    def _known_of(self, study: Study, trials: Sequence[FrozenTrial]) -> Known:
-        """What is known of the study, after all trials that have ended were told, in the order in which they did."""
-        known = self._studies.get(study)
+    def _state_of(self, study: Study, trials: Sequence[FrozenTrial]) -> StudyState:
+        """Return the state of the study after taking in all trials that have ended, in the order in which they did."""
+        state = self._studies.get(study)
         ended = {
             (other.datetime_complete, other.number): other
             for other in trials
             if other.state.is_finished() and other.datetime_complete is not None
         }
-        new = sorted(when for when in ended if known is None or when > known.last)
-        if known is None or known.n_trials + len(new) != len(ended):  # another process told of an earlier end
-            tuner = LossTuner(self.box, seed=self.seed, fallback="repeat" if self._replaces else "nearby")
-            known, new = Known(tuner), sorted(ended)
+        new = sorted(when for when in ended if state is None or when > state.last)
+        if state is None or state.n_trials + len(new) != len(ended):  # another process reported an earlier end
+            fallback: Fallback = "repeat" if self._fallback_takes_over else "nearby"
+            state, new = StudyState(LossTuner(self.box, seed=self.seed, fallback=fallback)), sorted(ended)
         for when in new:
-            self._tell(known, ended[when])
-            known.last = when
-            known.n_trials += 1
-        self._studies[study] = known
-        return known
+            self._take_in(state, ended[when])
+            state.last = when
+            state.n_trials += 1
+        self._studies[study] = state
+        return state
 
-    def _tell(self, known: Known, trial: FrozenTrial) -> None:
-        """Tell a trial that has ended: an observation, if it is complete and has one, or that it failed."""
+    def _take_in(self, state: StudyState, trial: FrozenTrial) -> None:
+        """Tell the tuner of a trial that has ended."""
         point = self._weights(trial)
-        weights = None if point is None else self.box.as_dict(point)
-        observation = None
-        if trial.state == TrialState.COMPLETE and KEY in trial.user_attrs:
-            try:
-                observation = Observation.from_dict(trial.user_attrs[KEY])
-                known.tuner.tell(weights, observation)
-            except InvalidInput as reason:
-                observation = None
-                warnings.warn(f"Trial {trial.number} is left out, since {reason}", RuntimeWarning, stacklevel=2)
+        observation = self._told_observation(state.tuner, trial, point)
         if observation is not None and trial.datetime_start and trial.datetime_complete:
-            learned = trial.system_attrs.get(KEY) is not None
-            known.told.append(Told(trial.datetime_start, trial.datetime_complete, observation.score, learned))
-        if point is not None and weights is not None:
-            if trial.state == TrialState.FAIL:
-                known.tuner.tell(weights, failed="the trial failed")
-            if self._replaces or observation is None:
-                known.taken.append(point)
+            is_learned = trial.system_attrs.get(KEY) is not None
+            state.outcomes.append(Outcome(trial.datetime_start, trial.datetime_complete, observation.score, is_learned))
+        if point is None:
+            return
+        if trial.state == TrialState.FAIL:
+            state.tuner.tell(point, failed="the trial failed")
+        if self._fallback_takes_over or observation is None:
+            state.taken.append(point)
+
+    def _told_observation(self, tuner: LossTuner, trial: FrozenTrial, point: Array | None) -> Observation | None:
+        """Tell the tuner the observation of a complete trial, and return it; None if there is none to tell."""
+        if trial.state != TrialState.COMPLETE or KEY not in trial.user_attrs:
+            return None
+        try:
+            observation = Observation.from_dict(trial.user_attrs[KEY])
+            if point is not None:
+                tuner.reserve(point, form=_form(trial))
+            tuner.tell(point, observation)
+        except InvalidInput as reason:
+            if point is not None:
+                tuner.release(point)
+            warnings.warn(f"Trial {trial.number} is left out, since {reason}", RuntimeWarning, stacklevel=2)
+            return None
+        return observation
 
     def _weights(self, trial: FrozenTrial) -> Array | None:
-        """The weights (k,) that a trial trains with; None if they are not known, or not in the box."""
+        """Return the weights (k,) that a trial trains with; None if they are unknown or not in the box."""
         point = self.box.lower.copy()
-        asked = trial.system_attrs.get(KEY)
+        asked = _asked_weights(trial.system_attrs)
         for j, name in enumerate(self.box.names):
             if name in trial.params:
                 point[j] = trial.params[name]
@@ -257,19 +289,31 @@ class TuneLossSampler(BaseSampler):
             return None
 
 
-def idle_trials(told: Sequence[Told]) -> int:
-    """How many trials with learned weights have brought no gain, of those that began after the last one was known."""
-    best, known, idle = math.inf, datetime.max, 0
-    for one in sorted(told, key=lambda one: one.ended):
-        if one.score < best:
-            best, known, idle = one.score, one.ended, 0
-        elif one.learned and one.began >= known:
-            idle += 1
-    return idle
+def _asked_weights(attributes: Mapping[str, Any]) -> Array | None:
+    """Return the weights that a trial was given; None if it was given none."""
+    record = attributes.get(KEY)
+    return None if record is None else np.array(record["weights"])
+
+
+def _form(trial: FrozenTrial) -> Objective | None:
+    """Return the form of the cost that proposed the trial's weights; None if LearnLoss did not."""
+    record = trial.system_attrs.get(KEY)
+    return None if record is None else record["form"]
+
+
+def idle_trials(outcomes: Sequence[Outcome]) -> int:
+    """Count the learned trials without a gain that began after the best trial had ended."""
+    best, best_ended, n_idle = math.inf, datetime.max, 0
+    for outcome in sorted(outcomes, key=lambda outcome: outcome.ended):
+        if outcome.score < best:
+            best, best_ended, n_idle = outcome.score, outcome.ended, 0
+        elif outcome.is_learned and outcome.began >= best_ended:
+            n_idle += 1
+    return n_idle
 
 
 def _is_about_to_ask(other: FrozenTrial, trial: FrozenTrial) -> bool:
-    """Whether another trial, which began before this one, is without its weights yet."""
+    """Return whether another trial, which began before this one, has no weights yet."""
     return KEY not in other.system_attrs and other.number < trial.number
 
 

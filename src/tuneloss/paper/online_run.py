@@ -22,28 +22,17 @@ from tuneloss.paper.results import Record
 from tuneloss.paper.trainer import AdaGrad
 from tuneloss.paper.tuner_runs import loss_and_error, repeat_seeds
 from tuneloss.torch import ConvexPiecewiseLinear, LinearLoss, OnlineTuner
+from tuneloss.torch.observing import ObserveOptions
+from tuneloss.tuning import OnlinePolicy
 from tuneloss.types import Array
 
 KNOTS = 50  # of the learned regularizer
 DRAWN = (10, 100, 1000)  # epochs after which the regularizer is kept
-PAPER: dict[str, Any] = {  # options of OnlineTuner for the algorithm as printed in the paper
-    "objective": "paper",
-    "epsilon": "paper",
-    "window": None,
-    "offset": False,
-    "constraints": "all",
-    "damping": 0.0,
-}
-# Options of OnlineTuner for hundreds of epochs. By default it learns from gradients alone, which show what is best for
-# the next steps; over 1000 epochs the regularizer is then too weak. With these options the values of the last 100
-# epochs count as well, and more: epsilon is a ten-thousandth of the one that balances values and gradients. They are
-# the best of eight pairs of epsilon and window on tf_flowers, on seeds that are not reported.
-LONG_RUN: dict[str, Any] = {"epsilon": 2e-4, "window": 100}
-ONLINE: dict[str, dict[str, Any] | None] = {  # tuners inside one run, and their options; all observe all batches
+ONLINE: dict[str, OnlinePolicy | None] = {  # tuners inside one run, and their policies
     "none": None,
-    "tuneloss-paper": PAPER,
-    "tuneloss": {},
-    "tuneloss-long": LONG_RUN,
+    "tuneloss-paper": OnlinePolicy.paper(),
+    "tuneloss": OnlinePolicy(),
+    "tuneloss-long": OnlinePolicy.long_run(),
 }
 MEASURES = ("train_loss", "validation_loss", "validation_error", "test_loss", "test_error")  # by epoch
 
@@ -136,11 +125,12 @@ class OnlineRun:
 
 def online_tuner(name: str, model: nn.Module, loss: LinearLoss, split: Split) -> OnlineTuner | None:
     """Make the tuner of this name; None for a run without a tuner."""
-    options = ONLINE[name]
-    if options is None:
+    policy = ONLINE[name]
+    if policy is None:
         return None
     train, validation = batches(split.train_x, split.train_y), batches(split.validation_x, split.validation_y)
-    return OnlineTuner(model, loss, log_loss, train, validation, batches=None, keep_best=False, **options)
+    every_batch = ObserveOptions(batches=None)
+    return OnlineTuner(model, loss, log_loss, train, validation, policy=policy, observe=every_batch, keep_best=False)
 
 
 def shared_model(trainer: AdaGrad) -> nn.Module:
@@ -167,13 +157,13 @@ def train_epoch(trainer: AdaGrad, loss: LinearLoss) -> None:
         return
     assert isinstance(term, ConvexPiecewiseLinear)
     r = term.function(weights)
-    trainer.epoch_with_slopes(r.grid.knots.double().numpy(), r.slope.numpy())
+    trainer.epoch_with_slopes(r.knots, r.bin_slopes)
 
 
 def drawn_regularizer(loss: LinearLoss) -> Record:
     """Return the learned regularizer as its knots and its values there; empty if it has no knots yet."""
-    knots, values = loss.regularizers().get("learned", (torch.empty(0), torch.empty(0)))
-    return {"knots": _short(knots.numpy()), "values": _short(values.numpy())}
+    knots, values = loss.regularizers().get("learned", (np.empty(0), np.empty(0)))
+    return {"knots": _short(knots), "values": _short(values)}
 
 
 def measure(trainer: AdaGrad, split: Split) -> dict[str, float]:

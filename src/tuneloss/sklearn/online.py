@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tuneloss import Box, Observation, learn_loss
-from tuneloss.errors import SolverError
+from tuneloss import Box, Observation
+from tuneloss.hinges import PiecewiseLinear, gram_with, hinge_names, inner_quantiles, values_at
 from tuneloss.sklearn.fitting import Fitted, fit
-from tuneloss.sklearn.piecewise import Regularizer, hinge_features, hinge_gram, quantile_knots
 from tuneloss.sklearn.search import LEAST, Each, Fold, Options, Run, as_run, best_of, first_l2, grown, only_l2, run_all
 from tuneloss.sklearn.softmax import (
     NAMES,
@@ -30,10 +29,12 @@ from tuneloss.sklearn.softmax import (
     smooth_value,
     terms,
 )
+from tuneloss.tuning import OnlineLearner, OnlinePolicy
 from tuneloss.types import Array
 
 KNOTS, EPOCHS, STEPS = 20, 40, 20
-WINDOW, DAMPING, PATIENCE = 10, 0.7, 8
+PATIENCE = 8  # epochs without a better one, after which the run ends
+POLICY = OnlinePolicy(start="now")
 SMOOTH = NAMES[1:]  # the terms beside the hinges: all but L1, which is the hinges at 0
 
 
@@ -42,12 +43,11 @@ class Loss:
     """Weights of the smooth terms, and the regularizer."""
 
     weights: Weights
-    regularizer: Regularizer
+    regularizer: PiecewiseLinear
 
     def grown(self, factor: float) -> Loss:
-        """The same with `factor` times L2 and the regularizer."""
-        r = self.regularizer
-        return Loss(grown(self.weights, factor), Regularizer(r.knots, factor * r.right, factor * r.left))
+        """Return the loss with L2 and the regularizer multiplied by `factor`."""
+        return Loss(grown(self.weights, factor), self.regularizer.scaled(factor))
 
 
 def proximal_steps(data: Data, loss: Loss, start: Array, n: int, bound: float = 1.0) -> tuple[Array, float]:
@@ -84,24 +84,19 @@ def online_search(folds: Sequence[Fold], options: Options, each: Each) -> tuple[
         folds, only_l2(first_l2(folds[0].data)), [f.data.zeros() for f in folds], options=options, each=each
     )
     folds = [replace(f, data=f.data.with_dropout(one.params)) for f, one in zip(folds, first.fits, strict=True)]
-    knots = quantile_knots(np.concatenate([one.params[:, :-1].ravel() for one in first.fits]), KNOTS)
-    loss = Loss(first.weights, Regularizer(knots, np.zeros(len(knots)), np.zeros(len(knots))))
+    knots = inner_quantiles(np.concatenate([one.params[:, :-1].ravel() for one in first.fits]), KNOTS)
+    loss = Loss(first.weights, PiecewiseLinear.from_weights(knots, np.zeros(2 * len(knots))))
     box = _box(options.terms, len(knots), LEAST * first.weights["l2"])
-    runs, losses, seen = [first], [loss], [_observed(folds, first, knots)]
+    runs, losses = [first], [loss]
+    learner = OnlineLearner(box, POLICY)
+    weights = np.append(np.zeros(2 * len(knots)), [first.weights[name] for name in SMOOTH])
     bounds: Sequence[float] = [1.0] * len(folds)
-    scale: Array | None = None
     for _ in range(EPOCHS):
-        try:
-            learned = learn_loss(
-                [o for epoch in seen[-WINDOW:] for o in epoch], box, epsilon=math.inf, constrained=False
-            )
-        except SolverError:
+        step = learner.step(_total_observation(folds, runs[-1], knots), weights)
+        if step.learned is None or not step.learned.scale > 0:
             break
-        mu = learned.weights / learned.scale if learned.scale > 0 else None
-        if mu is None or not np.isfinite(mu).all():
-            break
-        scale = mu if scale is None else DAMPING * scale + (1 - DAMPING) * mu
-        loss = _loss(scale / scale[-1], knots)
+        weights = step.weights if losses[1:] else step.learned.weights  # L2 alone was no learned loss: no average
+        loss = _loss(weights, knots)
 
         def train(fold: Fold, start: Array, bound: float, loss: Loss = loss) -> tuple[Fitted, float]:
             params, bound = proximal_steps(fold.data, loss, start, STEPS, bound)
@@ -111,7 +106,6 @@ def online_search(folds: Sequence[Fold], options: Options, each: Each) -> tuple[
         fits, bounds = zip(*each(train, list(zip(folds, starts, bounds, strict=True))), strict=True)
         runs.append(as_run(folds, loss.weights, fits))
         losses.append(loss)
-        seen.append(_observed(folds, runs[-1], knots))
         if len(runs) - runs.index(best_of(runs)) > PATIENCE:
             break
     return runs, losses
@@ -130,7 +124,7 @@ def repeated(data: Data, losses: Sequence[Loss], start: Array, options: Options)
 
 def _box(chosen: Sequence[str], p: int, least: float) -> Box:
     hinges = (0.0, math.inf) if "l1" in chosen else 0.0
-    ranges = {f"{side}{j}": hinges for side in ("right", "left") for j in range(p)}
+    ranges = dict.fromkeys(hinge_names(p), hinges)
     smooth = {"l2": (least, math.inf), "uniform": (0.0, 1.0), "dropout": (0.0, math.inf)}
     held = {name: bounds if name in chosen else bounds[0] for name, bounds in smooth.items()}
     return Box.from_dict({**ranges, **held, "logloss": 1.0})
@@ -139,20 +133,22 @@ def _box(chosen: Sequence[str], p: int, least: float) -> Box:
 def _loss(weights: Array, knots: Array) -> Loss:
     p = len(knots)
     smooth = {"l1": 0.0} | dict(zip(SMOOTH, weights[2 * p :].tolist(), strict=True))
-    return Loss(smooth, Regularizer(knots, weights[:p].copy(), weights[p : 2 * p].copy()))
+    return Loss(smooth, PiecewiseLinear.from_weights(knots, weights[: 2 * p]))
 
 
-def _observed(folds: Sequence[Fold], run: Run, knots: Array) -> list[Observation]:
-    """One observation a fold, in the metric of `conditioner`."""
-    found = []
-    for fold, one in zip(folds, run.fits, strict=True):
-        data, w = fold.data, one.params[:, :-1]
-        values, slopes = terms(data, one.params)
-        error, gradient = cross_entropy(data, one.params, fold.targets, fold.x)
+def _total_observation(folds: Sequence[Fold], run: Run, knots: Array) -> Observation:
+    """Observe the models of all folds, in the metric of `conditioner`, and add the observations up."""
+    k = 2 * len(knots) + len(SMOOTH)
+    error, features, gram = 0.0, np.zeros(k), np.zeros((k + 1, k + 1))
+    for fold, fitted in zip(folds, run.fits, strict=True):
+        data, w = fold.data, fitted.params[:, :-1]
+        values, slopes = terms(data, fitted.params)
+        fold_error, gradient = cross_entropy(data, fitted.params, fold.targets, fold.x)
         metric = 1 / conditioner(data, run.weights)
         columns = np.stack([*slopes[1:], gradient])
-        gram = hinge_gram(w, knots, metric[:, :-1], columns[:, :, :-1])
-        last = columns[:, :, -1]
-        gram[2 * len(knots) :, 2 * len(knots) :] += (last * metric[:, -1]) @ last.T
-        found.append(Observation(error, np.append(hinge_features(w, knots), values[1:]), gram))
-    return found
+        gram += gram_with(columns[:, :, :-1], w, knots, metric[:, :-1])
+        intercepts = columns[:, :, -1]
+        gram[2 * len(knots) :, 2 * len(knots) :] += (intercepts * metric[:, -1]) @ intercepts.T
+        error += fold_error
+        features += np.append(values_at(w, knots), values[1:])
+    return Observation(error, features, gram)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tuneloss import Box, LearnedLoss, Observation
-from tuneloss.core.folds import learn_loss_on_folds
+from tuneloss.core.learn import learn_loss_on_folds
 from tuneloss.errors import RunFailed, SolverError
 from tuneloss.sklearn.fitting import Fitted, fit
 from tuneloss.sklearn.observe import observe

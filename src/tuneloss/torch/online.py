@@ -1,77 +1,77 @@
-"""TuneLoss inside one training run: the loss is learned anew after each epoch (sections 3.1 and 4.3)."""
+"""OnlineTuner: TuneLoss inside one training run of PyTorch (the paper's sections 3.1 and 4.3)."""
 
 from __future__ import annotations
 
-import math
 import os
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial, reduce
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from tuneloss.core.checks import as_integer, reading
-from tuneloss.core.cost import check_epsilon
-from tuneloss.core.learn import LearnedLoss, Learner, check_objective
-from tuneloss.core.observation import Observation
-from tuneloss.errors import InvalidInput, SolverError
-from tuneloss.torch.observing.batches import Count, check_count, check_loader
-from tuneloss.torch.observing.observe import observe
+from tuneloss.core.learn import LearnedLoss
+from tuneloss.core.observation import Observation, best_index
+from tuneloss.errors import InvalidInput, JournalError
+from tuneloss.torch.observing.observe import ObserveOptions, check_call, observe_with
 from tuneloss.torch.observing.passes import Error
-from tuneloss.torch.observing.wrappers import bare
-from tuneloss.torch.run_journal import write_journal
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.penalties import L2
-from tuneloss.torch.terms.piecewise import ConvexPiecewiseLinear
-from tuneloss.torch.terms.selection import Select, trainable
-from tuneloss.torch.terms.source import check_function, describe
-from tuneloss.tuning.history import Record, frame
-from tuneloss.tuning.locality import recent, span, without_gram
-from tuneloss.types import Array, Epsilon, Objective
+from tuneloss.torch.wrappers import bare
+from tuneloss.tuning.history import History, StepRecord
+from tuneloss.tuning.journal import Journal
+from tuneloss.tuning.online import OnlineLearner, OnlinePolicy
+from tuneloss.tuning.run import Header, Run
 
-Start = Literal["now", "rise"]
-Constraints = Literal["all", "window", "none"]
-VERSION = 1
-RISE = 0.05  # tuning is said to hurt when the error stays this far above the best
+VERSION = 1  # of the state dict
+HARMFUL_RISE = 0.05  # relative: tuning may hurt if the error stays this far above the best
 
 
 class OnlineTuner:
     """Learns the weights of a loss while a model trains; call `step` after each epoch, like a scheduler.
 
-    Each step observes the model, learns the weights by `learn_loss` from all observations so far, and sets them in
-    the loss. The first step also places the knots of every `ConvexPiecewiseLinear` (app. B).
+    Each step observes the model, learns new weights from the last observations, and sets them in the loss. The first
+    step also places the knots of every `ConvexPiecewiseLinear` (appendix B).
 
-    model, loss, error, train, validation, metric: as for `observe`.
-    optimizer: if given, a warning says if its weight decay acts beside an L2 term.
-    start: "rise" only observes until the error first rises, as in app. B: until then there is nothing to regularize;
-        "now" learns from the first step on.
-    every: observe at every `every`-th call of `step` only; so it can be called after each optimizer step.
-    objective, epsilon, offset: as for `learn_loss`; by default gradients only (an infinite epsilon).
-    window: how many of the last observations count in the cost; None for all.
-    decay: how much less an observation counts than the next one, e.g. 0.9; None for equally.
-    constraints: which observations the argmin constraints hold for: "all", those in the "window", or "none".
-    damping: how much of the old loss stays: damping * old + (1 - damping) * learned, where each is weights / scale, a
-        loss in units of error: so a step whose scale shoots up, since no weights explain the error, moves little. One
-        model tells little, and errors of neighbouring epochs differ by luck; 0 sets what was learned, as in the paper.
-    batches: as for `observe`; "auto" keeps a step cheap beside an epoch.
-    validation_batches, params, draws, merge: as for `observe`.
-    seed: the n-th call of `step` observes with seed + n: other batches, where they are shuffled, and other masks and
-        transforms each time, so that their luck averages out over the window.
-    keep_best: keep a copy of the model at its least error (or metric), for `restore_best`.
-    patience: after so many steps in a row with an error 5% above the best, a warning says that tuning may hurt.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model that is trained; under DDP or FSDP2 the wrapped one.
+    loss : LinearLoss
+        The training loss, whose weights are tuned.
+    error : callable
+        The validation error to be minimised: ``(model, batch) -> mean over the batch``.
+    train, validation : iterable
+        Loaders, or anything else that gives batches again and again.
+    metric : callable, optional
+        Decides which model is better, if not the error; called like `error`.
+    every : int, default 1
+        Observe at every `every`-th call of `step` only, so that `step` can be called after each optimizer step.
+    policy : OnlinePolicy, optional
+        How to learn from the observations: see `tuneloss.tuning.OnlinePolicy`.
+    observe : ObserveOptions, optional
+        What to look at: see `tuneloss.torch.observing.ObserveOptions`. The n-th call of `step` uses the seed
+        ``observe.seed + n``, so that batches, masks and transforms differ from step to step.
+    optimizer : torch.optim.Optimizer, optional
+        If given, a warning says whether its weight decay acts beside an L2 term.
+    keep_best : bool, default True
+        Keep a copy of the best model for `restore_best`.
+    patience : int, default 10
+        A warning says that tuning may hurt after this many steps in a row with an error 5% above the best.
 
+    Examples
+    --------
     >>> import torch
     >>> model, data = nn.Linear(2, 1), [torch.ones(4, 2)]
     >>> fit = lambda model, batch: (model(batch) - 1).square().mean()
     >>> loss = LinearLoss({"fit": fit, "l2": L2()}, box={"fit": 1.0, "l2": (0, 1)})
-    >>> tuner = OnlineTuner(model, loss, error=fit, train=data, validation=data, start="now")
+    >>> tuner = OnlineTuner(model, loss, fit, train=data, validation=data, policy=OnlinePolicy(start="now"))
     >>> learned = tuner.step()
     >>> round(learned.as_dict()["l2"], 6)      # training data is validation data: nothing to regularize
     0.0
@@ -86,132 +86,82 @@ class OnlineTuner:
         validation: Any,
         *,
         metric: Error | None = None,
-        optimizer: Optimizer | None = None,
-        start: Start = "rise",
         every: int = 1,
-        objective: Objective = "calibrated",
-        epsilon: Epsilon = math.inf,
-        window: int | None = 10,
-        decay: float | None = None,
-        offset: bool = True,
-        constraints: Constraints = "none",
-        damping: float = 0.7,
-        batches: Count = "auto",
-        validation_batches: Count = 100,
-        params: Select | None = None,
-        draws: int = 1,
-        seed: int = 0,
-        merge: bool = True,
+        policy: OnlinePolicy | None = None,
+        observe: ObserveOptions | None = None,
+        optimizer: Optimizer | None = None,
         keep_best: bool = True,
         patience: int = 10,
     ) -> None:
-        if not isinstance(loss, LinearLoss):
-            raise InvalidInput(
-                f"`loss` must be a LinearLoss; found {describe(loss)}. The order is OnlineTuner(model, loss, error, "
-                "train, validation)."
-            )
-        trainable(model)
-        check_function(error, "error")
-        if metric is not None:
-            check_function(metric, "metric")
-        check_loader(train, "train")
-        check_loader(validation, "validation")
-        check_count(batches, "batches")
-        check_count(validation_batches, "validation_batches")
-        check_objective(objective)
-        check_epsilon(epsilon)
-        if start not in ("now", "rise"):
-            raise InvalidInput(f'`start` must be "now" or "rise"; found {start!r}.')
-        if decay is not None and not 0 < decay <= 1:
-            raise InvalidInput(f"`decay` must be above 0 and at most 1; found {decay}. Give e.g. 0.9.")
-        if constraints not in ("all", "window", "none"):
-            raise InvalidInput(f'`constraints` must be "all", "window" or "none"; found {constraints!r}.')
-        if not 0 <= damping < 1:
-            raise InvalidInput(f"`damping` must be at least 0 and below 1; found {damping}. Give e.g. 0.7.")
-        self.offset, self.constraints, self.damping = offset, constraints, float(damping)
+        check_call("OnlineTuner", model, loss, error, train, validation, metric)
+        self.policy = _check_type(policy, OnlinePolicy, "policy")
+        self.observe_options = _check_type(observe, ObserveOptions, "observe")
         self.model, self.loss, self.error, self.metric = model, loss, error, metric
         self.train, self.validation = train, validation
-        self.start, self.every = start, as_integer(every, "every", 1)
-        self.patience = as_integer(patience, "patience", 1)
-        self.objective, self.epsilon, self.decay = objective, epsilon, decay
-        self.window = None if window is None else as_integer(window, "window", 1)
-        self.options: dict[str, Any] = {
-            "batches": batches,
-            "validation_batches": validation_batches,
-            "params": params,
-            "draws": as_integer(draws, "draws", 1),
-            "merge": merge,
-        }
-        self.seed, self.keep_best = as_integer(seed, "seed", 0), keep_best
+        self.every, self.patience = as_integer(every, "every", 1), as_integer(patience, "patience", 1)
+        self.keep_best = keep_best
         self.learned: LearnedLoss | None = None
-        self._calls, self._tuning, self._warned_of = 0, False, -1
-        self._unit = 0.0  # average of 1 / scale, how much error a unit of loss is; 0 before the first
-        self._observations: list[Observation] = []  # the last of them, or all where all constrain
-        self._learner = Learner(loss.box)
-        self._history: list[Record] = []
-        self._best_index = -1
+        self._learner = OnlineLearner(loss.box, self.policy)
+        self._history = History(loss.names)
+        self._calls, self._best_index, self._warned_of = 0, -1, -1
         self._best_model: dict[str, Any] = {}
         if optimizer is not None:
             _warn_of_weight_decay(optimizer, loss)
 
     @property
-    def history(self) -> list[Record]:
-        """One record a step: see `Record`."""
+    def history(self) -> list[StepRecord]:
+        """The records of all steps that observed."""
         return list(self._history)
 
     def history_frame(self) -> Any:
-        """The history as a pandas DataFrame, a row a step."""
-        return frame(self._history)
+        """Return the history as a pandas DataFrame, one row per step."""
+        return self._history.frame()
 
     @property
-    def best(self) -> Record | None:
-        """The record of the model of least error, or metric; None before the first step."""
+    def best(self) -> StepRecord | None:
+        """The record of the best model; None before the first step."""
         return self._history[self._best_index] if self._history else None
 
     def step(self) -> LearnedLoss | None:
-        """Observe the model, learn the weights and set them; returns what was learned, None if nothing was.
+        """Observe the model, learn the weights and set them.
 
-        If anything fails, the model, the loss and the tuner are as they were.
+        If anything fails, the model, the loss and the tuner stay as they were.
+
+        Returns
+        -------
+        LearnedLoss or None
+            None if nothing was learned: see `every` and the policy's `start`.
         """
         if (self._calls + 1) % self.every:
             self._calls += 1
             return None
         began = time.perf_counter()
-        with ExitStack() as stack:
-            for _, term, _ in self.loss.penalty_terms():
-                if isinstance(term, ConvexPiecewiseLinear):
-                    stack.enter_context(term.unplaced_on_error())
+        with ExitStack() as knots:
+            for placed in self.loss.layout.learned:
+                knots.enter_context(placed.penalty.unplaced_on_error())
             self.loss.place_knots(self.model)
-            seen = observe(
-                self.model,
-                self.loss,
-                self.error,
-                self.train,
-                self.validation,
-                metric=self.metric,
-                seed=self.seed + self._calls,
-                **self.options,
-            )
-            rises = bool(self._history) and seen.score > self._observations[-1].score
-            tuning = self._tuning or self.start == "now" or rises
-            learned, note = self._learn(seen) if tuning else (None, f"observed only: start={self.start!r}")
+            observation = self._observe()
+            weights = self.loss.as_dict()
+            step = self._learner.step(observation, np.array(list(weights.values())))
         self._calls += 1
-        self._tuning, self.learned = tuning, learned or self.learned
-        record = Record.of(self._calls, seen, self.loss.as_dict(), learned, note)
-        self._observations.append(seen)
-        self._forget()
-        self._history.append(record)
-        self._best_index = _better(self._history, self._best_index, len(self._history) - 1)
-        if learned is not None:
-            self.loss.set_weights(self._damped(learned))
-        if self.keep_best and self._best_index == len(self._history) - 1:
-            self._best_model = {name: _copy(value) for name, value in bare(self.model).state_dict().items()}
-        record.seconds = time.perf_counter() - began
+        self.learned = step.learned or self.learned
+        if step.learned is not None:
+            self.loss.set_weights(step.weights)
+        seconds = time.perf_counter() - began
+        self._keep(StepRecord.of(self._calls, observation, weights, step.learned, step.note, seconds))
+        if step.solver_failed:
+            warnings.warn(f"The weights stay as they are, since {step.note}", RuntimeWarning, stacklevel=2)
         self._warn_if_it_hurts()
-        return learned
+        return step.learned
 
-    def restore_best(self) -> Record:
-        """The way back: put the best model, and the weights it was trained with, into model and loss."""
+    def restore_best(self) -> StepRecord:
+        """Put the best model, and the weights that it was trained with, back into model and loss.
+
+        Returns
+        -------
+        StepRecord
+            The record of that model.
+        """
         if not self._best_model:
             raise InvalidInput(
                 "`restore_best` needs a model that was kept; found none. Call `step` first, with keep_best=True."
@@ -222,20 +172,34 @@ class OnlineTuner:
         return best
 
     def write_journal(self, path: str | os.PathLike[str]) -> Path:
-        """Write all steps to a new file, of which `tuneloss report` makes a page."""
-        return write_journal(path, self.loss, self._history, self._observations)
+        """Write all steps to a new file, of which `tuneloss report` makes a page.
+
+        Each step is a run. The last ones have their gram, as far as the policy still needs it.
+        """
+        if Path(path).exists():
+            raise JournalError(f"The journal of an online run must be a new file; found {path}. Name another one.")
+        knots = {name: positions.tolist() for name, (positions, _) in self.loss.regularizers().items()}
+        header = Header(self.loss.box, "One run, tuned as it trained", made_by="OnlineTuner", knots=knots)
+        journal = Journal(path, header.to_dict())
+        observations = self._learner.observations
+        first = len(self._history) - len(observations)
+        for i, record in enumerate(self._history):
+            observation = observations[i - first] if i >= first else record.observation()
+            journal.append(Run(i, record.weights, observation).to_dict())
+        return journal.path
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is needed to go on, the loss's state and the best model included; safe for `weights_only=True`."""
+        """Return all that is needed to go on, with the loss's state and the best model.
+
+        It can be loaded by ``torch.load(weights_only=True)``.
+        """
         return {
             "version": VERSION,
             "names": list(self.loss.names),
             "loss": self.loss.state_dict(),
             "calls": self._calls,
-            "tuning": self._tuning,
             "warned_of": self._warned_of,
-            "unit": self._unit,
-            "observations": [o.to_dict() for o in self._observations],
+            **self._learner.state_dict(),
             "history": [record.to_dict() for record in self._history],
             "best_model": dict(self._best_model),
         }
@@ -250,80 +214,57 @@ class OnlineTuner:
                     f"The state must be of a tuner whose loss has the weights {list(self.loss.names)}; found "
                     f"{list(state['names'])}. Build the loss as it was when the state was saved."
                 )
-            observations = [Observation.from_dict(record) for record in state["observations"]]
-            history = [Record.from_dict(record) for record in state["history"]]
-            counters = int(state["calls"]), bool(state["tuning"]), int(state["warned_of"]), float(state["unit"])
+            history = History(self.loss.names, [StepRecord.from_dict(record) for record in state["history"]])
+            learner = OnlineLearner(self.loss.box, self.policy)
+            if history:
+                learner.load_state_dict(state, len(history), history[-1].score)
+            calls, warned_of = int(state["calls"]), int(state["warned_of"])
             best_model = {str(name): _copy(value) for name, value in state["best_model"].items()}
             loss = state["loss"]
         self.loss.load_state_dict(loss)
-        self._observations, self._history, self._best_model = observations, history, best_model
-        self._best_index = reduce(partial(_better, history), range(len(history)), -1)
-        self._calls, self._tuning, self._warned_of, self._unit = counters
+        self._learner, self._history, self._best_model = learner, history, best_model
+        self._best_index = best_index(history) if history else -1
+        self._calls, self._warned_of = calls, warned_of
         self.learned = None
 
-    def _learn(self, seen: Observation) -> tuple[LearnedLoss | None, str]:
-        """What the observations that count, or constrain, and this one say."""
-        used = [*self._observations, seen]
-        first = len(self._history) + 1 - len(used)
-        try:
-            learned = self._learner.learn(
-                used,
-                objective=self.objective,
-                epsilon=self.epsilon,
-                sample_weight=recent(len(used), self.window, self.decay),
-                offset=self.offset,
-                constrained=self.constraints != "none",
-            )
-        except SolverError as reason:
-            warnings.warn(f"The weights stay as they are, since {reason}", RuntimeWarning, stacklevel=3)
-            return None, str(reason)
-        return replace(learned, argmin=learned.argmin + first), learned.note
+    def _observe(self) -> Observation:
+        options = replace(self.observe_options, seed=self.observe_options.seed + self._calls)
+        return observe_with(options, self.model, self.loss, self.error, self.train, self.validation, self.metric)
 
-    def _forget(self) -> None:
-        """Forget the observation that the next one pushes out of those that count; if all constrain, its gram only."""
-        kept = span(self.window, self.decay)
-        if kept is None or len(self._observations) < kept:
-            return
-        i = len(self._observations) - kept
-        if self.constraints == "all":
-            self._observations[i] = without_gram(self._observations[i])
-        else:
-            del self._observations[: i + 1]
-
-    def _damped(self, learned: LearnedLoss) -> Array:
-        """The average of old and learned weights, each counted by 1 / scale."""
-        calibrated = learned.objective == "calibrated" and learned.scale > 0
-        unit = 1 / learned.scale if calibrated else self._unit or 1.0  # the paper's form has scales near 0
-        old, new = self.damping * (self._unit or unit), (1 - self.damping) * unit
-        self._unit = old + new
-        return np.asarray((old * np.array(self.loss.numbers()) + new * learned.weights) / self._unit)
+    def _keep(self, record: StepRecord) -> None:
+        """Add a record to the history, and copy the model if it is the best one."""
+        self._history.append(record)
+        last = len(self._history) - 1
+        if self._best_index < 0 or best_index([self._history[self._best_index], record]) == 1:
+            self._best_index = last
+            if self.keep_best:
+                self._best_model = {name: _copy(value) for name, value in bare(self.model).state_dict().items()}
 
     def _warn_if_it_hurts(self) -> None:
-        best = self._best_index
-        recent = self._history[-self.patience :]
-        limit = self._history[best].error * (1 + RISE)
-        if (
-            best != self._warned_of
-            and len(self._history) - 1 - best >= self.patience
-            and all(record.learned is not None and record.error > limit for record in recent)
-        ):
-            self._warned_of = best
-            warnings.warn(
-                f"Tuning may hurt: the error has been more than {RISE:.0%} above its best, "
-                f"{self._history[best].error:.4g} at step {self._history[best].step}, for {self.patience} steps, and "
-                f"is {recent[-1].error:.4g} now. `restore_best()` brings that model and its weights back; then a "
-                "smaller box, more validation data, more `draws` or batches, or another window may help.",
-                RuntimeWarning,
-                stacklevel=3,
-            )
+        """Warn once per best model if the error has stayed far above that model's for `patience` learned steps."""
+        if self._best_index == self._warned_of or len(self._history) - 1 - self._best_index < self.patience:
+            return
+        best, recent = self._history[self._best_index], self._history[-self.patience :]
+        if any(record.learned is None or record.error <= best.error * (1 + HARMFUL_RISE) for record in recent):
+            return
+        self._warned_of = self._best_index
+        warnings.warn(
+            f"Tuning may hurt: the error has been more than {HARMFUL_RISE:.0%} above its best, {best.error:.4g} at "
+            f"step {best.step}, for {self.patience} steps, and is {recent[-1].error:.4g} now. `restore_best()` brings "
+            "that model and its weights back. Then a smaller box, more validation data, more draws or batches, or "
+            "another window may help.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
-def _better(history: Sequence[Record], best: int, i: int) -> int:
-    """The better one of two records: of less metric, or error, then less error, then the later one."""
-    if best < 0:
-        return i
-    old, new = ((history[at].score, history[at].error) for at in (best, i))
-    return i if new <= old else best
+def _check_type(value: Any, kind: type, what: str) -> Any:
+    """Return the value, or the default of its kind for None; raise if it is something else."""
+    if value is not None and not isinstance(value, kind):
+        raise InvalidInput(
+            f"`{what}` must be an {kind.__name__}; found a {type(value).__name__}. Give e.g. {what}={kind.__name__}()."
+        )
+    return kind() if value is None else value
 
 
 def _copy(value: Any) -> Any:
@@ -332,7 +273,7 @@ def _copy(value: Any) -> Any:
 
 def _warn_of_weight_decay(optimizer: Optimizer, loss: LinearLoss) -> None:
     decays = [group.get("weight_decay", 0) for group in optimizer.param_groups]
-    names = [name for name, term, _ in loss.penalty_terms() if isinstance(term, L2)]
+    names = [name for name, penalty, _ in loss.layout.penalties if isinstance(penalty, L2)]
     if any(decays) and names:
         warnings.warn(
             f"The optimizer has weight decay {max(decays):g} beside the L2 term {names[0]!r}: both shrink the "

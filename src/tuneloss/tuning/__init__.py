@@ -1,12 +1,21 @@
 """TuneLoss in NumPy: which weights to train with next, between runs and inside one run.
 
-ask_tell.py   LossTuner: ask, train, tell
-turns.py      which form of the cost learns next
-sampling.py   points of a box without data
-run.py        the record of one run
-ledger.py     all runs that were told, indexed
-journal.py    a file of records that survives a kill
-progress.py   a progress bar
-locality.py   how much old checkpoints of one run count
-history.py    the steps of an online run
+    ask_tell.py   LossTuner: ask, train, tell
+    proposals.py  the strategy of LossTuner: which weights come next
+    sampling.py   points of a box, chosen without data
+    online.py     OnlinePolicy and OnlineLearner: from the checkpoints of one run to weights
+    history.py    the steps of an online run
+    run.py        one run, and the header of a journal
+    ledger.py     all runs that were told, indexed
+    journal.py    a file of records that survives a kill
+    progress.py   a progress bar
+
+Names outside of `__all__` are private to the package.
 """
+
+from tuneloss.tuning.ask_tell import LossTuner
+from tuneloss.tuning.history import StepRecord
+from tuneloss.tuning.online import OnlineLearner, OnlinePolicy, OnlineStep
+from tuneloss.tuning.run import Run
+
+__all__ = ["LossTuner", "OnlineLearner", "OnlinePolicy", "OnlineStep", "Run", "StepRecord"]

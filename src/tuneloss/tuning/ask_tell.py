@@ -1,11 +1,10 @@
-"""TuneLoss between runs: ask for weights, train with them, tell what came out."""
+"""LossTuner: TuneLoss between runs (ask for weights, train with them, tell what came out)."""
 
 from __future__ import annotations
 
 import math
 import os
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, overload
@@ -15,42 +14,59 @@ from numpy.typing import ArrayLike
 
 from tuneloss.core.box import Box, check_box
 from tuneloss.core.checks import as_integer, reading
-from tuneloss.core.cost import check_epsilon, check_squares, epsilon_value
-from tuneloss.core.learn import LearnedLoss, Learner, check_all_or_none, check_objective, check_observations
+from tuneloss.core.consistency import check_all_or_none, check_observations
+from tuneloss.core.cost import check_squares, epsilon_value
+from tuneloss.core.learn import LearnedLoss
 from tuneloss.core.observation import Observation
-from tuneloss.errors import InvalidInput, JournalError, NotFinite, RunFailed, SolverError
+from tuneloss.errors import InvalidInput, JournalError, NotFinite, RunFailed
 from tuneloss.tuning.journal import Journal, without_garbage_collection
-from tuneloss.tuning.ledger import Told
+from tuneloss.tuning.ledger import Ledger
 from tuneloss.tuning.progress import progress_bar
-from tuneloss.tuning.run import Header, Run, as_info, check_told
-from tuneloss.tuning.sampling import center, distance, nearby, same_point, sample_box
-from tuneloss.tuning.turns import next_form
+from tuneloss.tuning.proposals import Fallback, Proposal, Proposer
+from tuneloss.tuning.run import Header, Run, as_form, as_info, check_told
+from tuneloss.tuning.sampling import same_point
 from tuneloss.types import Array, Epsilon, Objective
 
 Weights = Mapping[str, float] | ArrayLike
-Fallback = Literal["nearby", "random", "repeat"]
-FAILED_RADIUS = 0.05  # of a range: proposals this near to a failed run are avoided
-TRIES = 100
+Train = Callable[[dict[str, float]], Observation | Sequence[Observation]]
+STATE_VERSION = 1
 
 
 class LossTuner:
     """Learns the weights of a loss from one training run to the next (algorithm TuneLoss).
 
-    `ask` proposes, in this order: the points of `start`; while nothing is known, the centre of the box and then random
-    points; else what `learn_loss` says to all observations so far. Where that repeats a point that was tried, or comes
-    near one that failed, `fallback` takes over: "nearby" moves it by about a tenth of each range, "random" draws from
-    the whole box (log-uniform where a range spans a decade), "repeat" lets it be. Points that were asked for and not
-    told yet count as tried, and the next proposal is learned with random sample weights, one standard exponential
-    number an observation (the Bayesian bootstrap): so `ask(n)` gives n different points, spread as far as the
-    observations disagree. (With "repeat" they may be equal.)
+    `ask` first proposes the points of `start`. Before the first observation it proposes the center of the box, then
+    random points. After that it proposes what `learn_loss` returns for all observations so far.
 
-    All random numbers come from `seed` and the number of points told and asked, so a resumed tuner goes on as it
-    would have. One tuner may be shared by threads.
+    If that repeats a point that was tried, or comes near one that failed, `fallback` takes over. Points that were asked
+    for and not told yet count as tried. While there are such points, the next proposal is learned with random sample
+    weights, one standard exponential number per observation (the Bayesian bootstrap). So `ask(n)` gives n different
+    points, spread as far as the observations disagree.
 
-    objective: of `learn_loss`; "both" takes the form that led to the best run so far, and the other every third time.
-    start: weights to try first: one point by name, or a list of points.
-    journal: a file that keeps all that is told; an existing one is resumed.
+    All random numbers come from `seed` and the number of points told and asked. So a resumed tuner goes on as it would
+    have. Threads may share one tuner.
 
+    Parameters
+    ----------
+    box : Box
+        The weights that are allowed.
+    seed : int, default 0
+        The seed of all random numbers.
+    objective : {"both", "calibrated", "paper"}, default "both"
+        The form of the cost, as for `learn_loss`. With "both", the form that proposed the best learned run leads, and
+        the other form proposes every third run.
+    epsilon : {"balanced", "paper"} or float, default "balanced"
+        How much gradients count, as for `learn_loss`.
+    start : mapping or sequence of weights
+        The weights to try first: one point by name, or a list of points.
+    fallback : {"nearby", "random", "repeat"}, default "nearby"
+        "nearby" moves the point by about a tenth of each range. "random" draws from the whole box, log-uniformly where
+        a range spans a decade. "repeat" proposes the point again.
+    journal : path, optional
+        A file that keeps everything that is told. An existing one is resumed.
+
+    Examples
+    --------
     >>> tuner = LossTuner(Box.from_dict({"l2": (0.1, 10.0), "logloss": 1.0}))
     >>> weights = tuner.ask()
     >>> weights
@@ -73,66 +89,79 @@ class LossTuner:
         journal: str | os.PathLike[str] | None = None,
     ) -> None:
         check_box(box)
-        if fallback not in ("nearby", "random", "repeat"):
-            raise InvalidInput(f'`fallback` must be "nearby", "random" or "repeat"; found {fallback!r}.')
-        check_objective(objective, ("calibrated", "paper", "both"))
-        check_epsilon(epsilon)
-        self.box, self.objective, self.epsilon, self.fallback = box, objective, epsilon, fallback
-        self.seed = as_integer(seed, "seed", 0)
         with reading("`start`"):
-            self._start = [box.as_array(p) for p in ([start] if isinstance(start, Mapping) else start)]
+            points = [box.as_array(point) for point in ([start] if isinstance(start, Mapping) else start)]
+        self.box, self.seed = box, as_integer(seed, "seed", 0)
+        self._proposer = Proposer(
+            box, seed=self.seed, objective=objective, epsilon=epsilon, start=points, fallback=fallback
+        )
         self._lock = threading.RLock()
-        self._told = Told(box)
-        self._pending: list[Array] = []
-        self._learner = Learner(box)
-        self._leaders: dict[int, Objective] = {}  # of `leading_form`
-        self.learned: LearnedLoss | None = None
+        self._ledger = Ledger(box)
+        self._pending: list[Proposal] = []
         self._journal: Journal | None = None
         if journal is not None:
             with without_garbage_collection():
                 self._journal = Journal(journal, Header(box).to_dict())
-                self._take_in_journal(self._journal)
+                self._read_journal(self._journal)
+
+    @property
+    def learned(self) -> LearnedLoss | None:
+        """The last answer of LearnLoss; None before the first."""
+        return self._proposer.learned
 
     @property
     def history(self) -> list[Run]:
-        """All that was told, in order."""
-        with self._synchronized() as told:
-            return list(told.runs)
+        """Everything that was told, in order."""
+        with self._synchronized() as ledger:
+            return list(ledger.runs)
 
     @property
     def best(self) -> Run | None:
-        """The best run told so far, by metric or error; None before the first that did not fail."""
-        with self._synchronized() as told:
-            return told.best
+        """The best run so far, by metric or error; None before the first run that did not fail."""
+        with self._synchronized() as ledger:
+            return ledger.best
 
     @property
     def n_runs(self) -> int:
-        """How many runs were told, failed ones included."""
-        with self._synchronized() as told:
-            return told.n_runs
+        """The number of runs told, failed ones included."""
+        with self._synchronized() as ledger:
+            return ledger.n_runs
 
     @overload
     def ask(self) -> dict[str, float]: ...
     @overload
     def ask(self, n: int) -> list[dict[str, float]]: ...
     def ask(self, n: int | None = None) -> dict[str, float] | list[dict[str, float]]:
-        """The weights to train with next; `ask(n)` gives n different ones, for n workers."""
-        with self._synchronized() as told:
-            if n is not None:
-                return [self.ask() for _ in range(as_integer(n, "n", 1))]
-            point = self._propose(told)
-            self._pending.append(point)
-            return self.box.as_dict(point)
-
-    def reserve(self, weights: Weights) -> None:
-        """Count weights as asked for and not told yet, such as those that another process trains with."""
+        """Return the weights to train with next, by name; ``ask(n)`` returns n different ones for n workers."""
+        if n is None:
+            return self.box.as_dict(self.propose().point)
         with self._lock:
-            self._pending.append(self.box.as_array(weights))
+            return [self.box.as_dict(self.propose().point) for _ in range(as_integer(n, "n", 1))]
+
+    def propose(self) -> Proposal:
+        """Do what `ask` does, and return which form of the cost proposed the weights. For doors to other libraries."""
+        with self._synchronized() as ledger:
+            proposal = self._proposer.propose(ledger, self._pending)
+            self._pending.append(proposal)
+            return proposal
+
+    def reserve(self, weights: Weights, *, form: Objective | None = None) -> None:
+        """Count weights as asked for, such as those that another process trains with.
+
+        Parameters
+        ----------
+        weights : mapping or (k,) array
+            The weights.
+        form : {"calibrated", "paper"}, optional
+            The form of the cost that proposed them.
+        """
+        with self._lock:
+            self._pending.append(Proposal(self.box.as_array(weights), as_form(form)))
 
     def release(self, weights: Weights) -> None:
-        """The inverse of `reserve`: nobody trains with these weights any more, and they may be proposed again."""
+        """Undo `reserve`: the weights may be proposed again."""
         with self._lock:
-            self._pending = _without(self._pending, self.box.as_array(weights))
+            self._take_pending(self.box.as_array(weights))
 
     def tell(
         self,
@@ -144,45 +173,59 @@ class LossTuner:
     ) -> None:
         """Record what came of training with these weights: an observation, or why the run failed.
 
-        weights: as asked, or others of the box. None adds the observation to the initial set (Theta_0).
         Several observations of one run, such as its checkpoints, are told one by one with the same weights.
-        info: other numbers of the model, by name (e.g. {"test error": 0.1}), that a report shows.
+
+        Parameters
+        ----------
+        weights : mapping or (k,) array, or None
+            The weights as asked, or others of the box. None adds the observation to the initial set (Theta_0).
+        observation : Observation, optional
+            The trained model.
+        failed : str, optional
+            Why the run failed.
+        info : mapping of str to float, optional
+            Other numbers of the model, e.g. ``{"test error": 0.1}``, that a report shows.
         """
         check_told(observation, failed)
-        noted = as_info(info)
-        with self._synchronized() as told:
+        numbers = as_info(info)
+        with self._synchronized() as ledger:
             if observation is not None:
                 self._check([observation])
             if weights is None:
-                if observation is None:
-                    raise InvalidInput(
-                        "A failed run needs its weights; found None. Tell it as tell(weights, failed=...)."
-                    )
-                self._record(Run(None, None, observation, info=noted))
+                self._record_initial(observation, numbers)
                 return
             try:
                 point = self.box.as_array(weights)
             except InvalidInput as reason:
                 hint = "For a model that was trained with other weights, use `tell(None, observation)`."
                 raise InvalidInput(f"{reason} {hint}") from None
-            asked = any(same_point(point, other) for other in self._pending)
-            number = None if asked else told.number_of(point)  # of weights told before: another model of that run
-            number = told.n_runs if number is None else number
-            self._record(Run(number, self.box.as_dict(point), observation, failed, noted))
-            self._pending = _without(self._pending, point)
+            proposal = self._find_pending(point)
+            earlier = ledger.run_with(point) if proposal is None else None  # this is another model of that run
+            number = ledger.n_runs if earlier is None or earlier.run is None else earlier.run
+            source = proposal or earlier
+            form = None if source is None else source.form
+            self._record(Run(number, self.box.as_dict(point), observation, failed, numbers, form))
+            self._take_pending(point)
 
-    def run(
-        self,
-        train: Callable[[dict[str, float]], Observation | Sequence[Observation]],
-        n_runs: int = 10,
-        *,
-        progress: bool = True,
-    ) -> Run | None:
-        """Ask, train and tell until there are `n_runs` runs in all; returns the best.
+    def run(self, train: Train, n_runs: int = 10, *, progress: bool = True) -> Run | None:
+        """Ask, train and tell until there are `n_runs` runs in all.
 
-        train: weights -> Observation, or a list of them (checkpoints, the final model last). If it raises `RunFailed`,
-            or `NotFinite` as an `Observation` of NaN does, the run is recorded as failed and the next one begins. Any
-            other exception ends the loop; calling `run` again goes on. It may keep its last model for a warm start.
+        Parameters
+        ----------
+        train : callable
+            Takes weights by name and returns an `Observation`, or a list of them (checkpoints, the final model last).
+            If it raises `RunFailed`, or `NotFinite` as an `Observation` of NaN does, the run is recorded as failed and
+            the next one begins. Any other exception ends the loop; calling `run` again goes on. `train` may keep its
+            last model for a warm start.
+        n_runs : int, default 10
+            The number of runs in all, those told before included.
+        progress : bool, default True
+            Whether to show a progress bar.
+
+        Returns
+        -------
+        Run or None
+            The best run; None if all failed.
         """
         n_runs = as_integer(n_runs, "n_runs", 1)
         with progress_bar("tuning", n_runs, enabled=progress) as advance:
@@ -194,52 +237,51 @@ class LossTuner:
                 finally:  # an interrupted run was not told: it will be proposed again
                     self.release(weights)
                 best = self.best
-                seen = best.observation if best else None
-                advance(self.n_runs, f"best error {seen.error:.4g}" if seen else "no run yet that did not fail")
+                observation = best.observation if best else None
+                note = f"best error {observation.error:.4g}" if observation else "no run yet that did not fail"
+                advance(self.n_runs, note)
         return self.best
 
-    def _train_once(
-        self,
-        train: Callable[[dict[str, float]], Observation | Sequence[Observation]],
-        weights: dict[str, float],
-    ) -> None:
+    def _train_once(self, train: Train, weights: dict[str, float]) -> None:
         try:
             result = train(dict(weights))
         except (RunFailed, NotFinite) as reason:
             self.tell(weights, failed=str(reason) or type(reason).__name__)
             return
-        found = [result] if isinstance(result, Observation) else result
-        if not isinstance(found, Sequence) or not found or not all(isinstance(o, Observation) for o in found):
+        models = [result] if isinstance(result, Observation) else result
+        if not isinstance(models, Sequence) or not models or not all(isinstance(o, Observation) for o in models):
             raise InvalidInput(
                 f"`train` must return an Observation, or a list of them; found {type(result).__name__}. To say that a "
                 "run failed, raise tuneloss.errors.RunFailed."
             )
         with self._lock:
-            self._check(found)  # all of them, before the first is told
-            for observation in found:
+            self._check(models)  # all of them, before the first is told
+            for observation in models:
                 self.tell(weights, observation)
 
     def state_dict(self) -> dict[str, Any]:
-        """The tuner as JSON, except for its journal."""
-        with self._synchronized() as told:
+        """Return the tuner as JSON types, without its journal."""
+        with self._synchronized() as ledger:
+            strategy = self._proposer
             return {
-                "version": 1,
+                "version": STATE_VERSION,
                 "box": self.box.state_dict(),
                 "seed": self.seed,
-                "objective": self.objective,
-                "epsilon": "inf" if self.epsilon == math.inf else self.epsilon,
-                "fallback": self.fallback,
-                "start": [point.tolist() for point in self._start],
-                "history": [run.to_dict() for run in told.runs],
-                "pending": [point.tolist() for point in self._pending],
+                "objective": strategy.objective,
+                "epsilon": "inf" if strategy.epsilon == math.inf else strategy.epsilon,
+                "fallback": strategy.fallback,
+                "start": [point.tolist() for point in strategy.start],
+                "history": [run.to_dict() for run in ledger.runs],
+                "pending": [proposal.point.tolist() for proposal in self._pending],
+                "pending_forms": [proposal.form for proposal in self._pending],
             }
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> LossTuner:
-        """The inverse of `state_dict`."""
+        """Make a tuner from the output of `state_dict`."""
         with reading("A tuner's state"):
-            if state["version"] != 1:
-                raise InvalidInput(f"A tuner's state must have version 1; found {state['version']!r}.")
+            if state["version"] != STATE_VERSION:
+                raise InvalidInput(f"A tuner's state must have version {STATE_VERSION}; found {state['version']!r}.")
             tuner = cls(
                 Box.from_state_dict(state["box"]),
                 seed=state["seed"],
@@ -248,8 +290,10 @@ class LossTuner:
                 start=state["start"],
                 fallback=state["fallback"],
             )
-            tuner._told.extend(Run.from_dicts(state["history"]))
-            tuner._pending = [tuner.box.as_array(point) for point in state["pending"]]
+            tuner._ledger.extend(Run.from_dicts(state["history"]))
+            forms = state.get("pending_forms") or [None] * len(state["pending"])
+            for point, form in zip(state["pending"], forms, strict=True):
+                tuner.reserve(point, form=form)
         return tuner
 
     def __getstate__(self) -> dict[str, Any]:
@@ -259,20 +303,20 @@ class LossTuner:
         self.__dict__.update(state, _lock=threading.RLock())
 
     @contextmanager
-    def _synchronized(self) -> Iterator[Told]:
-        """Alone with all that was told, after what an interrupt may have cut short was finished."""
+    def _synchronized(self) -> Iterator[Ledger]:
+        """Hold the lock; what an interrupt may have cut short is finished first."""
         with self._lock:
-            if self._journal is not None and len(self._journal.records) != len(self._told.runs):
-                self._take_in_journal(self._journal)
-            self._told.catch_up()
-            yield self._told
+            if self._journal is not None and len(self._journal.records) != len(self._ledger.runs):
+                self._read_journal(self._journal)
+            self._ledger.catch_up()
+            yield self._ledger
 
-    def _take_in_journal(self, journal: Journal) -> None:
-        """Take in the journal's records that are not yet."""
+    def _read_journal(self, journal: Journal) -> None:
+        """Add the journal's records that the ledger does not have yet."""
         try:
-            runs = Run.from_dicts(journal.records[len(self._told.runs) :])
+            runs = Run.from_dicts(journal.records[len(self._ledger.runs) :])
             self._check([run.observation for run in runs if run.observation is not None])
-            self._told.extend(runs)
+            self._ledger.extend(runs)
         except InvalidInput as reason:
             raise JournalError(f"The records of the journal {journal.path} must be of its box: {reason}") from None
 
@@ -280,58 +324,27 @@ class LossTuner:
         """Raise unless the next `ask` can learn from these observations beside those told before."""
         if not observations:
             return
-        known = self._told.observations[:1]
-        check_observations([*known, *observations], self.box)
-        check_all_or_none([*known, *observations], "gram")
-        epsilon_value(self.epsilon, observations, np.ones(len(observations)))
+        earlier = self._ledger.observations[:1]
+        check_observations([*earlier, *observations], self.box)
+        check_all_or_none([*earlier, *observations], "gram")
+        epsilon_value(self._proposer.epsilon, observations, np.ones(len(observations)))
         check_squares(observations)
+
+    def _record_initial(self, observation: Observation | None, info: dict[str, float]) -> None:
+        """Record a model of the initial set."""
+        if observation is None:
+            raise InvalidInput("A failed run needs its weights; found None. Tell it as tell(weights, failed=...).")
+        self._record(Run(None, None, observation, info=info))
 
     def _record(self, run: Run) -> None:
         if self._journal is not None:
             self._journal.append(run.to_dict())
-        self._told.extend([run])
+        self._ledger.extend([run])
 
-    def _propose(self, told: Told) -> Array:
-        tried = np.vstack([told.tried, *self._pending])
-        for point in self._start:
-            if not same_point(tried, point):
-                return point
-        rng = np.random.default_rng([self.seed, len(told.runs), len(self._pending)])
-        if not told.observations:
-            point, fallback = center(self.box), "random"
-        else:
-            point, fallback = self._learn(told, rng), self.fallback
-        return point if fallback == "repeat" else self._new(point, tried, told.failed, fallback, rng)
+    def _find_pending(self, point: Array) -> Proposal | None:
+        return next((proposal for proposal in self._pending if same_point(point, proposal.point)), None)
 
-    def _learn(self, told: Told, rng: np.random.Generator) -> Array:
-        spread = rng.standard_exponential(len(told.observations)) if self._pending else None
-        objective = self.objective
-        if objective == "both":
-            asked = told.n_runs + len(self._pending)
-            objective = next_form(told.runs, asked, self.box, self.epsilon, self._leaders)
-        try:
-            self.learned = self._learner.learn(
-                told.observations, objective=objective, epsilon=self.epsilon, sample_weight=spread
-            )
-        except SolverError as reason:
-            warnings.warn(f"The next weights are near the best so far, since {reason}", RuntimeWarning, stacklevel=4)
-            best = told.best
-            return center(self.box) if best is None or best.weights is None else self.box.as_array(best.weights)
-        return self.learned.weights
-
-    def _new(self, point: Array, tried: Array, failed: Array, fallback: str, rng: np.random.Generator) -> Array:
-        """The point, or by the fallback one that was not tried and is not near a failed one."""
-        candidate = point
-        for _ in range(TRIES):
-            if not same_point(tried, candidate) and distance(self.box, candidate, failed) > FAILED_RADIUS:
-                return candidate
-            candidate = nearby(self.box, point, rng) if fallback == "nearby" else sample_box(self.box, rng)
-        return candidate  # the box is a point, or full of failures
-
-
-def _without(points: list[Array], point: Array) -> list[Array]:
-    """The points but for the first that is the same as this one."""
-    for i, other in enumerate(points):
-        if same_point(point, other):
-            return points[:i] + points[i + 1 :]
-    return points
+    def _take_pending(self, point: Array) -> None:
+        """Remove the first pending proposal with this point, if there is one."""
+        proposal = self._find_pending(point)
+        self._pending = [other for other in self._pending if other is not proposal]

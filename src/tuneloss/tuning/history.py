@@ -1,27 +1,39 @@
-"""What an online tuner tells of each step."""
+"""The history of an online run: one record per step, kept as packed numbers."""
 
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, overload
 
 from tuneloss.core.learn import LearnedLoss
 from tuneloss.core.observation import Observation
 
+SINGLE_NUMBERS = ("step", "error", "metric", "scale", "cost", "argmin", "seconds")
 
-@dataclass(slots=True)
-class Record:
-    """One step of an online tuner.
 
-    step: the number of the call of `step`, from 1.
-    error, metric, features: of the model at this step, as observed.
-    weights: those it was trained with up to here.
-    learned: those learned here, to train with next; None if nothing was learned.
-    scale, cost, argmin: of the learned loss, see `LearnedLoss`; argmin counts steps that observed, from 0.
-    note: in words, whatever else than the plain solve was needed.
-    seconds: how long the step took.
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One step of an online run.
+
+    Parameters
+    ----------
+    step : int
+        The number of the call of `OnlineTuner.step`, from 1.
+    error, metric, features : float, float or None, dict
+        The model at this step, as observed.
+    weights : dict
+        The weights that it was trained with up to here.
+    learned : dict or None
+        The weights learned here; None if nothing was learned.
+    scale, cost, argmin : float, float, int; or None
+        Of the learned loss, see `LearnedLoss`. `argmin` counts the steps that observed, from 0.
+    note : str
+        Whatever else than a plain solve was needed, in words.
+    seconds : float
+        How long the step took.
     """
 
     step: int
@@ -38,49 +50,121 @@ class Record:
 
     @classmethod
     def of(
-        cls, step: int, seen: Observation, weights: dict[str, float], learned: LearnedLoss | None, note: str
-    ) -> Record:
-        """The record of an observation and of what was learned with it."""
+        cls,
+        step: int,
+        observation: Observation,
+        weights: dict[str, float],
+        learned: LearnedLoss | None,
+        note: str,
+        seconds: float,
+    ) -> StepRecord:
+        """Make the record of an observation and of what was learned from it."""
         return cls(
             step=step,
-            error=seen.error,
-            metric=seen.metric,
-            features=dict(zip(weights, seen.features.tolist(), strict=True)),
+            error=observation.error,
+            metric=observation.metric,
+            features=dict(zip(weights, observation.features.tolist(), strict=True)),
             weights=weights,
             learned=None if learned is None else learned.as_dict(),
             scale=None if learned is None else learned.scale,
             cost=None if learned is None else learned.cost,
             argmin=None if learned is None else learned.argmin,
             note=note,
+            seconds=seconds,
         )
 
     @property
     def score(self) -> float:
-        """What decides which of two models is better: the metric, or the error."""
+        """The metric, or the error if there is no metric: it decides which model is better."""
         return self.error if self.metric is None else self.metric
 
     def observation(self) -> Observation:
-        """What was observed, without the gram."""
+        """Return what was observed, without the gram."""
         return Observation(self.error, self.features, metric=self.metric)
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as JSON."""
+        """Convert to JSON types."""
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Record:
-        """The inverse of `to_dict`."""
+    def from_dict(cls, record: Mapping[str, Any]) -> StepRecord:
+        """Read the output of `to_dict`."""
         return cls(**record)
 
 
-def frame(history: Sequence[Record]) -> Any:
-    """A pandas DataFrame: a row a step, with columns weights/NAME, learned/NAME and features/NAME."""
-    import pandas as pd
+class History(Sequence[StepRecord]):
+    """The records of all steps, packed: 8 (7 + 3 k) bytes per step for k weights, plus one reference to its note.
 
-    rows = []
-    for record in history:
-        row = record.to_dict()
-        for field in ("weights", "learned", "features"):
-            row |= {f"{field}/{name}": value for name, value in (row.pop(field) or {}).items()}
-        rows.append(row)
-    return pd.DataFrame(rows)
+    Parameters
+    ----------
+    names : sequence of str
+        The names of the k weights.
+    """
+
+    def __init__(self, names: Sequence[str], records: Sequence[StepRecord] = ()) -> None:
+        self._names = tuple(names)
+        self._width = len(SINGLE_NUMBERS) + 3 * len(self._names)
+        self._numbers = array("d")  # one row per step; NaN stands for None
+        self._notes: list[str] = []
+        self._distinct_notes: dict[str, str] = {}  # steps with the same note share one string
+        for record in records:
+            self.append(record)
+
+    def append(self, record: StepRecord) -> None:
+        """Add the record of the next step."""
+        row = array("d", (_as_number(getattr(record, field)) for field in SINGLE_NUMBERS))
+        for numbers in (record.features, record.weights, record.learned or {}):
+            row.extend(numbers.get(name, math.nan) for name in self._names)
+        self._numbers.extend(row)
+        self._notes.append(self._distinct_notes.setdefault(record.note, record.note))
+
+    def __len__(self) -> int:
+        return len(self._notes)
+
+    @overload
+    def __getitem__(self, index: int) -> StepRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[StepRecord]: ...
+    def __getitem__(self, index: int | slice) -> StepRecord | list[StepRecord]:
+        if isinstance(index, slice):
+            return [self._record(i) for i in range(*index.indices(len(self)))]
+        return self._record(range(len(self))[index])
+
+    def _record(self, index: int) -> StepRecord:
+        row = self._numbers[index * self._width : (index + 1) * self._width]
+        step, error, metric, scale, cost, argmin, seconds = row[: len(SINGLE_NUMBERS)]
+        k = len(self._names)
+        features, weights, learned = (
+            dict(zip(self._names, row[start : start + k], strict=True))
+            for start in range(len(SINGLE_NUMBERS), self._width, k)
+        )
+        is_learned = not math.isnan(argmin)
+        return StepRecord(
+            step=int(step),
+            error=error,
+            metric=None if math.isnan(metric) else metric,
+            features=features,
+            weights=weights,
+            learned=learned if is_learned else None,
+            scale=scale if is_learned else None,
+            cost=cost if is_learned else None,
+            argmin=int(argmin) if is_learned else None,
+            note=self._notes[index],
+            seconds=seconds,
+        )
+
+    def frame(self) -> Any:
+        """Return a pandas DataFrame: one row per step, with columns weights/NAME, learned/NAME and features/NAME."""
+        import pandas as pd
+
+        rows = []
+        for record in self:
+            row = record.to_dict()
+            for field in ("weights", "learned", "features"):
+                row |= {f"{field}/{name}": value for name, value in (row.pop(field) or {}).items()}
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+
+def _as_number(value: float | None) -> float:
+    return math.nan if value is None else float(value)

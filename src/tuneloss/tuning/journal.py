@@ -1,12 +1,14 @@
 """An append-only file of JSON lines that survives a kill at any moment.
 
-The first line holds the format version and the box; each further line one record, its number and the checksum of its
-text. A record is first written whole to a side file, with the length and checksum of the journal that it continues;
-then it is appended; then the side file is removed. So an append that a kill cut short is finished from the side file
-when the journal is opened, and a side file of another journal is not taken for one of this.
+The first line holds the format version and a header. Each further line holds one record, its number and the checksum
+of its text.
 
-Half a line at the end without a side file was cut by something else, such as a copy. Nothing that was told is in it:
-its bytes are saved beside the journal, with a warning, and the journal goes on. A line that was changed is refused.
+A record is first written to a side file, with the length and checksum of the journal that it continues. Then it is
+appended to the journal, and the side file is removed. If a kill cuts the append short, opening the journal finishes it
+from the side file. A side file that belongs to another journal is ignored.
+
+If the last line is cut and there is no side file, something else cut it, such as a copy. It holds nothing that was
+told. Its bytes are saved beside the journal, with a warning, and the journal goes on. An edited line is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from tuneloss.files import create, write_all
 
 try:
     import fcntl
-except ImportError:  # Windows: no lock, but a second writer is still found out by what it wrote
+except ImportError:  # Windows has no such lock; a second writer is still noticed by what it wrote
     fcntl = None  # type: ignore[assignment]
 
 VERSION = 2
@@ -40,7 +42,7 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True)
 class Content:
-    """How long a file is, and the checksum of all of it."""
+    """The length and the checksum of a file."""
 
     size: int
     crc32: int
@@ -54,10 +56,22 @@ class Content:
 
 
 class Journal:
-    """The records of one tuner. Opening an existing file reads it; `append` returns when the record is on disk.
+    """The records of one tuner in a file. Opening an existing file reads it.
 
-    The file is locked while it is opened or written (where the system has locks), so a second process waits; what it
-    then finds to be written by another it refuses. Not to be shared by threads without a lock of their own.
+    The file is locked while it is opened or written, if the system has locks. A second process waits, and is refused if
+    the file has changed since it was opened there. Threads that share a journal need their own lock.
+
+    Parameters
+    ----------
+    path : path
+        The file; it is created if it does not exist.
+    header : dict
+        What the first line holds. An existing journal must have the same values.
+
+    Attributes
+    ----------
+    records : list of dict
+        All records, in order.
     """
 
     def __init__(self, path: str | os.PathLike[str], header: Body) -> None:
@@ -74,7 +88,7 @@ class Journal:
                 self._content, self._stamp = Content.of(text), _stamp(file)
 
     def append(self, record: Body) -> None:
-        """Add a record; when this returns it is on disk, and if it raises the journal is as before."""
+        """Add a record. When this returns, the record is on disk; if it raises, the journal is as before."""
         before, line = self._content, _line(len(self.records) + 1, record)
         with self._errors(), self._locked() as file:
             self._check_unchanged(file)
@@ -92,10 +106,10 @@ class Journal:
                 self._side.unlink(missing_ok=True)
 
     def _create(self, header: bytes) -> None:
-        """Make the file with its first line, unless it is there: at once, so that no kill leaves half of it."""
+        """Create the file with its first line, unless it exists, in one step that a kill cannot cut."""
         if self.path.exists():
             return
-        self._side.unlink(missing_ok=True)  # of a journal that is gone
+        self._side.unlink(missing_ok=True)  # it belongs to a journal that is gone
         draft = self.path.with_name(f"{self.path.name}.{os.getpid()}")
         draft.unlink(missing_ok=True)
         with create(draft) as file:
@@ -128,15 +142,15 @@ class Journal:
             write_all(side, head + line)
 
     def _check_unchanged(self, file: BinaryIO) -> None:
-        """Raise if the file holds something else than this tuner left. A new date alone, as of a backup, is nothing."""
+        """Raise if the file does not hold what this tuner left in it. A new date alone, as after a backup, is fine."""
         if _stamp(file) == self._stamp:
             return
-        found = Content.of(file.read())
-        if found != self._content:
+        content = Content.of(file.read())
+        if content != self._content:
             raise JournalError(
-                f"The journal {self.path} must be written by one tuner at a time; found {found.size} bytes with other "
-                f"content where this one left {self._content.size}. Give each process a journal of its own, or open it "
-                "again."
+                f"The journal {self.path} must be written by one tuner at a time; found {content.size} bytes with "
+                f"other content where this one left {self._content.size}. Give each process its own journal, or open "
+                "it again."
             )
         self._stamp = _stamp(file)
 
@@ -149,7 +163,7 @@ class Journal:
             )
 
     def _repaired(self, file: BinaryIO) -> bytes:
-        """What the file holds, after what a kill cut short was finished, or half a line was put aside."""
+        """Return the text of the file, after finishing what a kill cut short or putting half a line aside."""
         text = file.read()
         end = text.rfind(b"\n") + 1
         whole, torn = text[:end], text[end:]
@@ -165,7 +179,7 @@ class Journal:
         return text
 
     def _unfinished(self, whole: bytes, torn: bytes) -> bytes:
-        """The line in the side file, if it continues this journal and is not in it already; else nothing."""
+        """Return the line in the side file if it continues this journal and is not in it yet; else nothing."""
         if not self._side.is_file() or self._side.is_symlink():
             return b""
         head, _, line = self._side.read_bytes().partition(b"\n")
@@ -183,8 +197,8 @@ class Journal:
                 continue
             break
         warnings.warn(
-            f"The journal {self.path} ended in half a line, which nothing told is in: {len(torn)} bytes were moved to "
-            f"{aside.name} beside it. It goes on after its last whole line.",
+            f"The journal {self.path} ended in half a line, which holds no record that was told. Its {len(torn)} bytes "
+            f"were moved to {aside.name} beside it. The journal goes on after its last whole line.",
             RuntimeWarning,
             stacklevel=5,
         )
@@ -195,19 +209,19 @@ def _side_of(path: Path) -> Path:
 
 
 def _stamp(file: BinaryIO) -> tuple[int, ...]:
-    """What changes if another writes to the file or puts another in its place."""
-    found = os.fstat(file.fileno())
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    """Return numbers that change if another process writes to the file or replaces it."""
+    status = os.fstat(file.fileno())
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def replace_journal(path: Path, draft: Path) -> None:
-    """Put another journal in the place of one, of which nothing is left; not even what a kill left beside it."""
+    """Replace a journal by a draft, and remove the old one's side file."""
     _side_of(path).unlink(missing_ok=True)
     os.replace(draft, path)
 
 
 def read_lines(path: Path) -> tuple[Body, list[Body]]:
-    """The first line and the records of a journal, checked; nothing is written, and half a line at its end not read."""
+    """Return the header and the records of a journal, checked. Nothing is written; a cut last line is ignored."""
     try:
         text = path.read_bytes()
     except OSError as reason:
@@ -235,7 +249,7 @@ def _read(path: Path, text: bytes) -> tuple[Body, list[Body]]:
 
 
 def _bodies(path: Path, lines: list[bytes]) -> list[Body]:
-    """What the lines hold, after their numbers and checksums were found right."""
+    """Return what the lines hold; raise JournalError if a number or checksum is wrong."""
     texts = []
     for number, line in enumerate(lines):
         parts = LINE.fullmatch(line)
@@ -271,7 +285,7 @@ def _is_json(text: bytes) -> bool:
 
 @contextmanager
 def without_garbage_collection() -> Iterator[None]:
-    """Within, objects that are made by the million are not searched for cycles again and again."""
+    """Turn garbage collection off: it would search millions of new objects for cycles again and again."""
     was_on = gc.isenabled()
     gc.disable()
     try:

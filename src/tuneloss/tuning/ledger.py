@@ -1,4 +1,4 @@
-"""All that a tuner was told, and what every proposal asks of it: found once, when it is told."""
+"""All runs that a tuner was told, indexed for its proposals."""
 
 from __future__ import annotations
 
@@ -13,70 +13,87 @@ from tuneloss.tuning.sampling import same_points
 from tuneloss.types import Array
 
 
-class Told:
-    """Runs that are only added to. Its other attributes are made of `runs`, and are the same whatever the portions.
+class Ledger:
+    """Runs that are only added to, with an index that does not depend on the portions in which they came.
 
-    runs: all that was told, in order.
-    observations: of those that did not fail.
-    tried, failed: (n, k), the weights of all runs, and of those that failed.
-    best: by metric or error; None before the first run that did not fail.
-    n_runs: how many runs there are, failed ones included; several observations may be of one run.
+    Parameters
+    ----------
+    box : Box
+        The weights that are allowed.
+    runs : sequence of Run
+        The runs to begin with.
+
+    Attributes
+    ----------
+    runs : list of Run
+        All runs, in the order in which they were told.
+    observations : list of Observation
+        The observations of all runs that did not fail.
+    best : Run or None
+        The best run by metric or error.
+    best_learned : Run or None
+        The best of the runs whose weights were learned.
+    n_runs : int
+        The number of runs, failed ones included. Several observations may belong to one run.
     """
 
     def __init__(self, box: Box, runs: Sequence[Run] = ()) -> None:
         self._box = box
         self.runs: list[Run] = []
-        self._begin()
+        self._clear_index()
         self.extend(runs)
 
-    def _begin(self) -> None:
+    def _clear_index(self) -> None:
         self.observations: list[Observation] = []
         self._tried, self._failed = Points(len(self._box)), Points(len(self._box))
-        self._numbers: list[int] = []  # of the runs tried
+        self._runs_tried: list[Run] = []  # one per point in `tried`
         self.best: Run | None = None
+        self.best_learned: Run | None = None
         self.n_runs = 0
-        self._indexed = 0  # of the runs, how many the rest is made of; -1 while that is changing
+        self._n_indexed = 0  # how many of `runs` are in the index; -1 while it is changing
 
     def extend(self, runs: Sequence[Run]) -> None:
-        """Add runs; raises, and adds none, if the weights of one are not in the box."""
+        """Add runs; raise, and add none of them, if the weights of one are not in the box."""
         points = self._box.as_arrays([run.weights for run in runs if run.weights is not None])
-        before = len(self.runs)
+        is_current = self._n_indexed == len(self.runs)
         self.runs.extend(runs)
-        self._index(points if self._indexed == before else None)
+        self._index(points if is_current else None)
 
     def catch_up(self) -> None:
         """Finish what an interrupt, such as Ctrl-C, cut short."""
-        if self._indexed != len(self.runs):
+        if self._n_indexed != len(self.runs):
             self._index(None)
 
     def _index(self, points: Array | None) -> None:
-        """Take in the runs that are not yet, whose weights are these points; None: take in all of them anew."""
+        """Index the runs that are not indexed yet, whose weights are `points`; None indexes all runs anew."""
         if points is None:
-            self._begin()
+            self._clear_index()
             points = self._box.as_arrays([run.weights for run in self.runs if run.weights is not None])
-        new, self._indexed = self.runs[self._indexed :], -1
+        new, self._n_indexed = self.runs[self._n_indexed :], -1
         with_weights = [run for run in new if run.weights is not None]
         self.observations.extend(run.observation for run in new if run.observation is not None)
         self._tried.extend(points)
         self._failed.extend(points[[run.failed is not None for run in with_weights]])
-        self._numbers.extend(-1 if run.run is None else run.run for run in with_weights)
+        self._runs_tried.extend(with_weights)
         self.n_runs = max([self.n_runs, *(run.run + 1 for run in new if run.run is not None)])
-        self.best = best_run([*([] if self.best is None else [self.best]), *new])
-        self._indexed = len(self.runs)
+        self.best = _best_of(self.best, new)
+        self.best_learned = _best_of(self.best_learned, [run for run in new if run.form is not None])
+        self._n_indexed = len(self.runs)
 
     @property
     def tried(self) -> Array:
+        """The weights (n, k) of all runs."""
         return self._tried.rows
 
     @property
     def failed(self) -> Array:
+        """The weights (n, k) of the runs that failed."""
         return self._failed.rows
 
-    def number_of(self, point: Array) -> int | None:
-        """The number of the last run with these weights."""
+    def run_with(self, point: Array) -> Run | None:
+        """Return the last run with these weights; None if there is none."""
         same = np.flatnonzero(same_points(self.tried, point))
-        numbers = [self._numbers[i] for i in same if self._numbers[i] >= 0]
-        return numbers[-1] if numbers else None
+        return self._runs_tried[same[-1]] if same.size else None
 
 
 class Points:
@@ -95,3 +112,7 @@ class Points:
             self._room = np.concatenate([self.rows, np.zeros((2 * n - self._n, self._room.shape[1]))])
         self._room[self._n : n] = points
         self._n = n
+
+
+def _best_of(best: Run | None, new: Sequence[Run]) -> Run | None:
+    return best_run(new if best is None else [best, *new])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from tuneloss.core.box import Box
 from tuneloss.core.checks import as_integer, as_number, reading
 from tuneloss.core.observation import Observation, best_index
 from tuneloss.errors import InvalidInput
+from tuneloss.types import Objective
 
 
 @dataclass(frozen=True)
@@ -107,10 +108,22 @@ class Header:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One thing told: the weights of a run (None for a model of the initial set) and what came of it.
+    """One model that a tuner was told of.
 
-    run: number of the run, from 0; several observations of one run share it; None for the initial set.
-    info: other numbers of the model, by name, such as its test error: for a report, not for learning.
+    Parameters
+    ----------
+    run : int or None
+        The number of the run, from 0; several observations of one run share it. None for a model of the initial set.
+    weights : dict or None
+        The loss weights that the model was trained with, by name; None for a model of the initial set.
+    observation : Observation or None
+        The trained model; None if the run failed.
+    failed : str or None
+        Why the run failed.
+    info : dict
+        Other numbers of the model, by name, such as its test error. A report shows them; learning ignores them.
+    form : {"calibrated", "paper"} or None
+        The form of the cost in which LearnLoss proposed the weights; None if it did not.
     """
 
     run: int | None
@@ -118,34 +131,44 @@ class Run:
     observation: Observation | None
     failed: str | None = None
     info: dict[str, float] = field(default_factory=dict)
+    form: Objective | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The run as JSON."""
+        """Convert to JSON types."""
         observation = None if self.observation is None else self.observation.to_dict()
         record = {"run": self.run, "weights": self.weights, "observation": observation, "failed": self.failed}
-        return record | {"info": self.info} if self.info else record
+        record |= {"info": self.info} if self.info else {}
+        return record | ({"form": self.form} if self.form else {})
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Run:
-        """The inverse of `to_dict`."""
+        """Read the output of `to_dict`; `info` and `form` may be missing."""
         return cls.from_dicts([record])[0]
 
     @classmethod
     def from_dicts(cls, records: Sequence[Mapping[str, Any]]) -> list[Run]:
-        """The same for many records at once."""
+        """Read many records at once, which is faster."""
         with reading("A run's record"):
-            told = [record["observation"] for record in records]
-            observations = iter(Observation.from_dicts([seen for seen in told if seen is not None]))
+            payloads = [record["observation"] for record in records]
+            observations = iter(Observation.from_dicts([payload for payload in payloads if payload is not None]))
             return [
                 cls(
                     None if record["run"] is None else as_integer(record["run"], "run", 0),
                     _as_weights(record["weights"]),
-                    None if seen is None else next(observations),
+                    None if payload is None else next(observations),
                     None if record["failed"] is None else str(record["failed"]),
                     as_info(record.get("info")),
+                    as_form(record.get("form")),
                 )
-                for record, seen in zip(records, told, strict=True)
+                for record, payload in zip(records, payloads, strict=True)
             ]
+
+
+def as_form(form: Any) -> Objective | None:
+    """Return a form of the cost, or None; raise InvalidInput if it is neither."""
+    if form not in (None, "calibrated", "paper"):
+        raise InvalidInput(f'`form` must be "calibrated", "paper" or None; found {form!r}.')
+    return cast("Objective | None", form)
 
 
 def _as_weights(weights: Mapping[str, Any] | None) -> dict[str, float] | None:
@@ -153,14 +176,14 @@ def _as_weights(weights: Mapping[str, Any] | None) -> dict[str, float] | None:
 
 
 def as_info(info: Mapping[str, float] | None) -> dict[str, float]:
-    """Finite numbers by name."""
+    """Return finite numbers by name; raise InvalidInput if they are not."""
     if info is not None and not isinstance(info, Mapping):
         raise InvalidInput(f"`info` must be numbers by name, {{name: number}}; found {type(info).__name__}.")
     return {str(name): as_number(value, f"info[{name!r}]") for name, value in (info or {}).items()}
 
 
 def check_told(observation: Observation | None, failed: str | None) -> None:
-    """Raise unless there is either an observation, or in words why there is none."""
+    """Raise unless there is either an observation or the reason why there is none."""
     if (observation is None) == (failed is None):
         raise InvalidInput(
             "`tell` needs an observation or a reason `failed=...`, and not both; found "

@@ -1,4 +1,4 @@
-"""Points of a box without data: its centre, random ones, and ones near another."""
+"""Points of a box that are chosen without data: its center, random points, and points near another one."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from tuneloss.core.box import Box
 from tuneloss.types import Array
 
-DECADE = 10.0
-UNKNOWN_SPAN = 1e3  # an infinite upper bound is sampled up to this many times its lower bound
-STEP = 0.1  # of a range: the standard deviation of a nearby point
-SAME = 1e-6  # relative: weights this near to each other are the same point
+DECADE = 10.0  # a range is sampled on a log scale if its ends differ by this factor or more
+UNKNOWN_SPAN = 1e3  # an infinite range is sampled up to this many times its lower bound
+STEP = 0.1  # part of a range; the standard deviation of a nearby point
+SAME = 1e-6  # relative; weights this close to each other are the same point
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """The range of each weight for sampling, and on which scale: log where it spans a decade or more."""
+    """The range (k,) to sample each weight from, and whether on a log scale."""
 
     low: Array
     high: Array
@@ -26,11 +26,17 @@ class Ranges:
 
 
 def ranges(box: Box) -> Ranges:
-    """Ranges to sample from.
+    """Return the ranges to sample from.
 
-    (a, b) with 0 < a and b >= 10 a: log scale. (0, b), or less than a decade: linear. (a, infinity) with a > 0: log
-    scale over (a, 1000 a). (0, infinity): log scale over a thousandth to a thousand times the largest pinned weight
-    (1 without a pin). (a, infinity) with a < 0: linear over (a, -a).
+    ========================== ==========================================================================
+    bounds                     range
+    ========================== ==========================================================================
+    (a, b), 0 < a, b >= 10 a   log scale
+    (a, b) otherwise           linear
+    (a, infinity), a > 0       log scale over (a, 1000 a)
+    (0, infinity)              log scale over (r / 1000, 1000 r), r the largest pinned weight, or 1
+    (a, infinity), a < 0       linear over (a, -a)
+    ========================== ==========================================================================
     """
     low, high = box.lower, box.upper
     reference = float(np.abs(low[box.pinned]).max(initial=0.0)) or 1.0
@@ -43,10 +49,10 @@ def ranges(box: Box) -> Ranges:
 
 
 def center(box: Box) -> Array:
-    """The first point to try (k,): the middle of each range, in log where it spans a decade or more.
+    """Return the first point to try (k,): the middle of each range, on its scale.
 
-    (0, b) starts at b / 2. A weight without an upper bound starts at its lower bound (off, if that is 0): before any
-    model is seen nothing tells its unit. A simplex starts at equal weights.
+    A range (0, b) starts at b / 2. A weight without an upper bound starts at its lower bound, since nothing is known of
+    its unit before a model is seen. A simplex starts at equal weights.
 
     >>> center(Box.from_dict({"l1": (0.1, 10.0), "smooth": (0.0, 1.0), "l2": (0.0, None), "logloss": 1.0}))
     array([1. , 0.5, 0. , 1. ])
@@ -60,7 +66,7 @@ def center(box: Box) -> Array:
 
 
 def sample_box(box: Box, rng: np.random.Generator) -> Array:
-    """A random point (k,): uniform on the scale of each range; on a simplex uniform over it."""
+    """Draw a point (k,), uniform on the scale of each range, or uniform over a simplex."""
     if box.is_simplex:
         return rng.dirichlet(np.ones(len(box)))
     r = ranges(box)
@@ -70,8 +76,11 @@ def sample_box(box: Box, rng: np.random.Generator) -> Array:
 
 
 def nearby(box: Box, point: Array, rng: np.random.Generator) -> Array:
-    """A random point near another: a normal step of a tenth of each range, on its scale; a weight of 0 on a log
-    scale stays 0. On a simplex each weight is multiplied by a log-normal factor, after a hundredth was shared out."""
+    """Draw a point near another one: a normal step of a tenth of each range, on its scale.
+
+    A weight of 0 on a log scale stays 0. On a simplex, 0.01 is added to each weight, which is then multiplied by a
+    log-normal factor.
+    """
     step = STEP * rng.standard_normal(len(box))
     moved: Array
     if box.is_simplex:
@@ -84,20 +93,20 @@ def nearby(box: Box, point: Array, rng: np.random.Generator) -> Array:
 
 
 def same_point(a: Array, b: Array) -> bool:
-    """Whether two points (k,) agree to a millionth in every weight; or one with any of many, (n, k)."""
+    """Return whether a point (k,) agrees with another, or with any of many (n, k), to a millionth in every weight."""
     return bool(same_points(a, b).any())
 
 
 def same_points(points: Array, other: Array) -> NDArray[np.bool_]:
-    """Which of the points (n, k) agree with another one to a millionth in every weight."""
+    """Return which of the points (n, k) agree with another one to a millionth in every weight."""
     near = np.abs(points - other) <= SAME * np.maximum(np.abs(points), np.abs(other))
     return np.asarray(near.all(axis=-1))
 
 
 def distance(box: Box, a: Array, b: Array) -> float:
-    """The largest difference in any weight, as a part of its range on its scale; if b is many points, to the nearest.
+    """Return the largest difference in any weight between points a (k,) and b (k,), as a part of its range.
 
-    a: (k,). b: (k,) or (n, k).
+    If b is many points (n, k), it is the distance to the nearest; infinity if there is none.
     """
     if box.is_simplex:
         return float(np.abs(a - b).max(axis=-1).min(initial=np.inf))

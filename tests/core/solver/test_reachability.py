@@ -96,4 +96,4 @@ def test_least_cap_is_the_least_weight_that_reaches():
     features = features_of(observations)
     scales = scaling(cost_matrix(observations, 0.0, np.ones(2)), features, box)
     cap = Reach(features, box, scales).least_cap(0)
-    assert cap * scales.t / scales.unit[0] == pytest.approx(4.0)
+    assert cap * scales.t_unit / scales.unit[0] == pytest.approx(4.0)

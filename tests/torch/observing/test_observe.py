@@ -17,8 +17,10 @@ from tests.torch.reference import Counted, dense, hinges, log_loss, make_data, m
 from tuneloss import Observation
 from tuneloss.errors import InvalidInput, NotFinite
 from tuneloss.torch import L1, L2, Augmented, ConvexPiecewiseLinear, Dropout, LinearLoss, UniformLabels, observe
+from tuneloss.torch.observing import ObserveOptions
 from tuneloss.torch.observing.batches import saved_bytes
-from tuneloss.torch.terms.penalties import OneWeightAGroup, Penalty
+from tuneloss.torch.observing.observe import observe_with
+from tuneloss.torch.terms.penalties import GroupPenalty, Penalty
 
 MODULE = sys.modules["tuneloss.torch.observing.passes"]
 
@@ -158,7 +160,7 @@ def test_blocks_of_parameters_do_not_show(monkeypatch):
     assert_same(observe(net, loss, brier, TRAIN, VALIDATION), whole, rtol=1e-12)
 
 
-class FrobeniusNorm(OneWeightAGroup):
+class FrobeniusNorm(GroupPenalty):
     """No sum over entries, and without a slope."""
 
     def value(self, x):
@@ -229,7 +231,7 @@ def test_a_penalty_of_ones_own_is_observed_by_autograd(own, params, monkeypatch)
     assert (seen.features > 0).all()
 
 
-class Smooth(OneWeightAGroup):
+class Smooth(GroupPenalty):
     """A sum over entries that says so: its slope is taken block by block."""
 
     entrywise, sizes = True, ()
@@ -693,6 +695,29 @@ def test_a_bad_loader_is_refused(which, loader, message):
 def test_bad_options_are_refused(options, message):
     with pytest.raises(InvalidInput, match=message):
         observe(make_net(), make_loss(), brier, TRAIN, VALIDATION, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batches": 0}, "`batches` must be a number of batches"),
+        ({"validation_batches": 1.5}, "`validation_batches` must be a number of batches"),
+        ({"draws": 0}, "`draws` must be at least 1; found 0"),
+        ({"seed": 0.5}, "`seed` must be a whole number; found 0.5"),
+    ],
+)
+def test_options_are_checked_when_they_are_made(options, message):
+    """Not at the first observation."""
+    with pytest.raises(InvalidInput, match=message):
+        ObserveOptions(**options)
+
+
+def test_options_are_the_keywords_of_observe():
+    """One object and flat keywords give the same observation."""
+    options = ObserveOptions(batches=2, validation_batches=1, params="0.*", draws=2, merge=False, seed=3)
+    loss = make_loss(PLAIN | {"drop": Dropout()})
+    flat = observe(make_net(), loss, brier, TRAIN, VALIDATION, **vars(options))
+    assert_exactly(observe_with(options, make_net(), loss, brier, TRAIN, VALIDATION), flat)
 
 
 ARGUMENTS = {"model": make_net(), "loss": make_loss(), "error": brier, "train": TRAIN, "validation": VALIDATION}

@@ -1,13 +1,14 @@
-"""The two forms of the cost: one cone of (mu, scale, t), cut by two planes.
+"""The program of LearnLoss for one guess of the argmin, in both forms of the cost.
 
-Write weights = mu / t. Then lower * t <= mu <= upper * t, the argmin rows mu . (features_i - features_argmin) >= 0
-and the cost z' P z with z = (mu, scale) are all homogeneous, and
+Write weights = mu / t. Then the box, lower * t <= mu <= upper * t, the argmin rows, mu . (features_i - features_argmin)
+>= 0, and the cost z' P z with z = (mu, scale) are all homogeneous: they describe one cone of (mu, scale, t). The two
+forms of the cost are two planes that cut it:
 
-    paper        t = 1      minimise cost(weights, scale)
-    calibrated   scale = 1  minimise cost(weights, scale) / scale^2: the scale of the weights is then 1 / t
+    paper        t = 1      minimises cost(weights, scale)
+    calibrated   scale = 1  minimises cost(weights, scale) / scale^2; the scale of the weights is then 1 / t
 
-Everything here is in scaled coordinates (primes), in which P has unit diagonal and rows have unit norm: unscaled,
-every solver can return a confident wrong answer.
+All programs are in scaled coordinates, marked by a prime: P has unit diagonal and rows have unit norm. Without that,
+every solver can return a wrong answer with confidence.
 """
 
 from __future__ import annotations
@@ -18,51 +19,56 @@ import numpy as np
 
 from tuneloss.core.box import Box
 from tuneloss.core.solver.qp import Problem, Solution
+from tuneloss.core.tolerances import FINITE_CAP, SNAP
 from tuneloss.types import Array, Objective
-
-CAP = 1e3  # in scaled units: without an upper bound, a term's part of the loss is at most this often the pinned one's
-FINITE = 1e3  # a finite upper bound may be this many times higher
-SNAP = 1e-10  # in scaled units, relative to the largest weight: this near to a bound, or to 0, is there
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Units: mu' = mu * unit, unit (k,); scale' = scale * error; t' = t * t.
+    """The scaled coordinates: mu' = mu * unit, scale' = scale * error_unit, t' = t * t_unit.
 
-    pinned: the size of the largest pinned term (else of the largest lower bound) at t' = 1: what caps are multiples of.
+    Parameters
+    ----------
+    unit : (k,) array
+        The unit of each term.
+    error_unit, t_unit : float
+        The units of the error and of t.
+    pinned : float
+        The size of the largest pinned term (or, without one, of the largest lower bound) at t' = 1. Caps are multiples
+        of it.
     """
 
     unit: Array
-    error: float
-    t: float
+    error_unit: float
+    t_unit: float
     pinned: float = 1.0
 
     def cost(self, cost: Array) -> Array:
-        """P with unit diagonal."""
-        units = np.append(self.unit, self.error)
+        """Return P with unit diagonal."""
+        units = np.append(self.unit, self.error_unit)
         return np.asarray(cost / units[:, None] / units)
 
     def weights(self, weights: Array) -> Array:
-        """Weights, or bounds on them, at t' = 1."""
-        return weights * self.unit / self.t
+        """Return weights, or bounds on them, in scaled coordinates at t' = 1."""
+        return weights * self.unit / self.t_unit
 
     def cap_units(self, lower: Array) -> Array:
-        """(k,) what the cap of each weight is a multiple of: the pinned term, or its own lower bound if that is more.
+        """Return what the cap of each weight is a multiple of: the pinned term, or its own lower bound if larger.
 
-        lower: scaled lower bounds.
+        All in scaled units, (k,).
         """
         return np.asarray(np.maximum(self.pinned, np.abs(lower)))
 
     def highest(self, lower: Array, upper: Array, cap: float) -> Array:
-        """(k,) what stands for a higher upper bound: `cap` of `form`. All in scaled units."""
-        return np.asarray(cap * np.where(np.isinf(upper), 1.0, FINITE) * self.cap_units(lower))
+        """Return the highest upper bound (k,) that `cap` allows, in scaled units: see `form`."""
+        return np.asarray(cap * np.where(np.isinf(upper), 1.0, FINITE_CAP) * self.cap_units(lower))
 
 
 def scaling(cost: Array, features: Array, box: Box) -> Scaling:
-    """Units in which P has unit diagonal, and the largest of the terms that the box forces to count is 1 at t' = 1."""
+    """Choose units so that P has unit diagonal, and the largest term that the box forces to count is 1 at t' = 1."""
     size = np.sqrt(np.diagonal(cost))
-    seen = np.abs(features).max(axis=0)  # a term that costs nothing still has its argmin rows
-    unit = np.where(size[:-1] > 0, size[:-1], seen)
+    largest = np.abs(features).max(axis=0)  # a term that costs nothing still has its argmin rows
+    unit = np.where(size[:-1] > 0, size[:-1], largest)
     typical = float(np.exp(np.log(unit[unit > 0]).mean())) if unit.any() else 1.0
     unit = np.where(unit > 0, unit, typical)
     if box.is_simplex:
@@ -75,21 +81,33 @@ def scaling(cost: Array, features: Array, box: Box) -> Scaling:
 
 @dataclass(frozen=True)
 class Form:
-    """LearnLoss's program for one guess, in one form: x = (mu', t') if calibrated, (mu', scale') in the paper's."""
+    """The program of LearnLoss for one guess of the argmin, in one form of the cost.
+
+    Parameters
+    ----------
+    problem : Problem
+        Over x = (mu', t') in the calibrated form, over x = (mu', scale') in the paper's.
+    objective, box, scales
+        What it was made of.
+    argmin : (m, k) array
+        The argmin rows, on mu'.
+    capped : (k,) array
+        The cap that replaces a higher bound of the box, in scaled units; infinity where the box's own bound holds.
+    """
 
     problem: Problem
     objective: Objective
     box: Box
     scales: Scaling
-    argmin: Array  # rows on mu'
-    capped: Array  # (k,) the bound on scaled weights that stands for a higher one; infinite where the box's own holds
+    argmin: Array
+    capped: Array
 
     def weights(self, solution: Solution) -> tuple[Array, float]:
-        """The weights (k,), exactly inside the box, and the scale of a solution; not finite where there are none."""
-        box, scales, calibrated = self.box, self.scales, self.objective == "calibrated"
+        """Return the weights (k,) of a solution, exactly inside the box, and its scale; not finite if it has none."""
+        box, scales, is_calibrated = self.box, self.scales, self.objective == "calibrated"
         mu = solution.x[:-1] / scales.unit
-        t = _ray_length(mu, box) if calibrated else 1.0 / scales.t
-        error = 1.0 if calibrated else max(float(solution.x[-1]), 0.0)
+        t = _ray_length(mu, box) if is_calibrated else 1.0 / scales.t_unit
+        scaled_scale = 1.0 if is_calibrated else max(float(solution.x[-1]), 0.0)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             weights = np.clip(mu / np.float64(t), box.lower, box.upper)
             near = SNAP * np.abs(weights * scales.unit).max() / scales.unit
@@ -98,23 +116,34 @@ class Form:
             weights = np.where(box.upper - weights <= near, box.upper, weights)
             if box.is_simplex:
                 weights = weights / weights.sum()
-            return weights, float(error / (np.float64(t) * scales.error))
+            return weights, float(scaled_scale / (np.float64(t) * scales.error_unit))
 
     def at(self, solution: Solution, weights: Array, scale: float) -> Solution:
-        """The solution moved to where the returned weights and scale lie."""
-        calibrated = self.objective == "calibrated"
-        t = 1.0 / (scale * self.scales.error) if calibrated else 1.0 / self.scales.t
-        last = t * self.scales.t if calibrated else scale * t * self.scales.error
+        """Return the solution moved to where these weights and this scale lie."""
+        is_calibrated = self.objective == "calibrated"
+        t = 1.0 / (scale * self.scales.error_unit) if is_calibrated else 1.0 / self.scales.t_unit
+        last = t * self.scales.t_unit if is_calibrated else scale * t * self.scales.error_unit
         return replace(solution, x=np.append(weights * t * self.scales.unit, last))
 
 
 def form(objective: Objective, cost: Array, rows: Array, box: Box, scales: Scaling, cap: float) -> Form:
-    """The program of LearnLoss for one guess of the argmin.
+    """Build the program of LearnLoss for one guess of the argmin.
 
-    cost: (k + 1, k + 1), P with unit diagonal.
-    rows: (m, k), features of the guess less those of each observation.
-    cap: what holds for an infinite upper bound, as a multiple of the pinned term (of its own lower bound, if that is
-        more) in scaled units; finite bounds are cut at FINITE times that. So t' = 0 only if mu' = 0.
+    Parameters
+    ----------
+    objective : {"calibrated", "paper"}
+        The form of the cost.
+    cost : (k + 1, k + 1) array
+        P with unit diagonal.
+    rows : (m, k) array
+        The features of the guess minus those of each observation.
+    box : Box
+        The weights that are allowed.
+    scales : Scaling
+        The scaled coordinates.
+    cap : float
+        Replaces an infinite upper bound. It is a multiple of the pinned term, or of the weight's own lower bound if
+        that is larger, in scaled units. Finite bounds are cut at `FINITE_CAP` times that. So t' = 0 only if mu' = 0.
     """
     k = len(box)
     rows = rows / scales.unit
@@ -136,11 +165,11 @@ def form(objective: Objective, cost: Array, rows: Array, box: Box, scales: Scali
 
 
 def _box_rows(box: Box, scales: Scaling, cap: float) -> tuple[Array, Array, Array]:
-    """The box as rows on (mu', t'): equal @ x = 0 (p, k + 1), below @ x <= 0 (q, k + 1); and `Form.capped`."""
+    """Return the box as rows on x = (mu', t'), with equal @ x = 0 and below @ x <= 0; and `Form.capped`."""
     k = len(box)
     unit, free = np.eye(k + 1), ~box.pinned
     if box.is_simplex:
-        total = np.append(scales.t / scales.unit, -1.0)
+        total = np.append(scales.t_unit / scales.unit, -1.0)
         return _normalised(total[None]), -unit, np.full(k, np.inf)
     lower, upper = scales.weights(box.lower), scales.weights(box.upper)
     highest = scales.highest(lower, upper, cap)
@@ -152,7 +181,10 @@ def _box_rows(box: Box, scales: Scaling, cap: float) -> tuple[Array, Array, Arra
 
 
 def _ray_length(mu: Array, box: Box) -> float:
-    """t with mu / t in the box: a pinned weight says it; else the largest t, so the smallest weights on the ray."""
+    """Return t with mu / t in the box.
+
+    A pinned weight determines it. Without one it is the largest such t, which gives the smallest weights on the ray.
+    """
     if box.is_simplex:
         return float(np.maximum(mu, 0.0).sum())
     bound = np.where(box.lower > 0, box.lower, np.minimum(box.upper, 0.0))  # != 0 where 0 is outside
@@ -162,7 +194,7 @@ def _ray_length(mu: Array, box: Box) -> float:
 
 
 def lengths(rows: Array) -> Array:
-    """The norms (m,) of rows (m, k), also of those whose squares are no numbers."""
+    """Return the norms (m,) of rows (m, k), also where squares overflow."""
     largest = np.abs(rows).max(axis=1, initial=0.0)
     unit = np.where(largest > 0, largest, 1.0)
     return np.asarray(unit * np.linalg.norm(rows / unit[:, None], axis=1))

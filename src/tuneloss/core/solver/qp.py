@@ -1,7 +1,7 @@
 """Convex quadratic programs as data, solved and verified.
 
-No answer is trusted because a solver said so: a `Solution` is judged by how far it is from satisfying the
-Karush-Kuhn-Tucker conditions, polished on its active set, and given to a second solver on doubt.
+No answer is trusted because a solver said so. A `Solution` is judged by how far it is from satisfying the
+Karush-Kuhn-Tucker (KKT) conditions. It is polished on its active set, and a second solver is asked if it is not good.
 """
 
 from __future__ import annotations
@@ -14,17 +14,13 @@ import numpy as np
 import piqp
 from scipy.linalg import lu_factor, lu_solve
 
+from tuneloss.core.tolerances import KKT_ACCEPTED, KKT_GOOD, KKT_TIE_RULE, RANK
 from tuneloss.types import Array
-
-GOOD = 1e-9  # a residual at which no second solver is asked
-ACCEPTED = 1e-7  # the largest residual that may leave this package
-TIE = 1e-5  # the largest residual of the tie rule; what it returns is as optimal as any
-RANK = 2e-14  # eigenvalues below this part of the trace count as 0: what rounding leaves of them
 
 
 @dataclass(frozen=True)
 class Problem:
-    """minimise 1/2 x'Hx + c'x subject to A x = b, G x <= h; H (n, n) positive semidefinite."""
+    """Minimise x'Hx / 2 + c'x subject to A x = b and G x <= h, with H (n, n) positive semidefinite."""
 
     H: Array
     c: Array
@@ -44,11 +40,10 @@ class Solution:
     solver: str
 
     def residual(self, problem: Problem) -> float:
-        """The largest violation of the KKT conditions, relative to the size of what is compared.
+        """Return the largest violation of the KKT conditions, relative to the size of what is compared.
 
-        stationarity  H x + c + A'y + G'z = 0
-        feasibility   A x = b,  G x <= h,  z >= 0
-        slackness     z_i (h - G x)_i = 0
+        The conditions are stationarity, H x + c + A'y + G'z = 0; feasibility, A x = b, G x <= h and z >= 0; and
+        complementary slackness, z_i (h - G x)_i = 0.
         """
         p, x, y, z = problem, self.x, self.y, self.z
         if not all(np.isfinite(v).all() for v in (x, y, z)):
@@ -67,23 +62,24 @@ class Solution:
 
 
 def solve(problem: Problem, *, quick: bool = False) -> Solution:
-    """The best of PIQP, PIQP with a scaling of its own on top, and Clarabel; the first good one wins.
+    """Solve a program by PIQP, then by PIQP with its own scaling, then by Clarabel, until a solution is good.
 
-    Each is polished. quick: only the first of them, and not for long (it mostly needs 10 to 20 iterations).
+    Each solution is polished. The best one is returned, however bad: ask for its residual. With `quick` only PIQP is
+    tried, for at most 60 iterations; it mostly needs 10 to 20.
     """
     best = _polish(problem, _piqp(problem, iterations=60 if quick else 250))
     for attempt in () if quick else (partial(_piqp, precondition=10), _clarabel):
-        if best.residual(problem) <= GOOD:
+        if best.residual(problem) <= KKT_GOOD:
             break
         best = min(best, _polish(problem, attempt(problem)), key=lambda solution: solution.residual(problem))
     return best
 
 
 def smallest(problem: Problem, solution: Solution, counted: int) -> Solution:
-    """Of all solutions, the one with the least norm of its first `counted` coordinates: the tie rule.
+    """Apply the tie rule: of all solutions, return the one whose first `counted` coordinates have the least norm.
 
-    The solutions are x + N y, where N spans the directions that change neither H x nor A x nor any
-    row with a positive multiplier, subject to G (x + N y) <= h. The multipliers stay the same.
+    The solutions are x + N y with G (x + N y) <= h, where N spans the directions that change neither H x nor A x nor
+    any row with a positive multiplier. The multipliers stay the same.
     """
     held = problem.G[solution.z > 1e-7 * max(1.0, _largest(solution.z))]
     seen = problem.H + problem.A.T @ problem.A + held.T @ held
@@ -109,17 +105,17 @@ def smallest(problem: Problem, solution: Solution, counted: int) -> Solution:
     )
     step = solve(tie)
     moved = replace(solution, x=solution.x + free @ step.x)
-    met = step.residual(tie) <= TIE and moved.residual(problem) <= ACCEPTED
+    met = step.residual(tie) <= KKT_TIE_RULE and moved.residual(problem) <= KKT_ACCEPTED
     return moved if met else tie_rule_not_met(solution)
 
 
 def tie_rule_not_met(solution: Solution) -> Solution:
-    """The solution as it is, marked as one of several."""
+    """Mark a solution as one of several."""
     return replace(solution, solver=f"{solution.solver}, tie rule not met")
 
 
 def piqp_solver(tolerance: float, iterations: int, precondition: int = 0) -> piqp.DenseSolver:
-    """PIQP with absolute tolerances; it need not scale what is scaled."""
+    """Return PIQP with absolute tolerances and, by default, without a scaling of its own."""
     solver = piqp.DenseSolver()
     settings = solver.settings
     settings.eps_abs = settings.eps_duality_gap_abs = tolerance
@@ -133,8 +129,8 @@ def _piqp(p: Problem, *, tolerance: float = 1e-11, iterations: int = 250, precon
     solver = piqp_solver(tolerance, iterations, precondition)
     solver.setup(np.asfortranarray(p.H), p.c, np.asfortranarray(p.A), p.b, np.asfortranarray(p.G), None, p.h)
     solver.solve()
-    found = solver.result
-    return Solution(found.x.copy(), found.y.copy(), found.z_u.copy(), "PIQP")
+    result = solver.result
+    return Solution(result.x.copy(), result.y.copy(), result.z_u.copy(), "PIQP")
 
 
 def _clarabel(p: Problem) -> Solution:
@@ -146,20 +142,20 @@ def _clarabel(p: Problem) -> Solution:
     settings.tol_feas = settings.tol_gap_abs = settings.tol_gap_rel = 1e-11
     cones = [clarabel.ZeroConeT(p.b.size), clarabel.NonnegativeConeT(p.h.size)]
     rows, right = sparse.csc_matrix(np.vstack([p.A, p.G])), np.concatenate([p.b, p.h])
-    found = clarabel.DefaultSolver(sparse.triu(p.H, format="csc"), p.c, rows, right, cones, settings).solve()
-    x, z = np.array(found.x), np.array(found.z)
+    result = clarabel.DefaultSolver(sparse.triu(p.H, format="csc"), p.c, rows, right, cones, settings).solve()
+    x, z = np.array(result.x), np.array(result.z)
     return Solution(x, z[: p.b.size], z[p.b.size :], "Clarabel")
 
 
 def _polish(p: Problem, solution: Solution) -> Solution:
-    """Newton steps on the equations of the active set: x, y and the multipliers of the rows that bind."""
+    """Improve a solution by Newton steps on the equations of its active set."""
     before = solution.residual(p)
     if not 1e-13 < before < 1e-2:
         return solution
     active = solution.z > p.h - p.G @ solution.x
     rows = np.vstack([p.A, p.G[active]])
     n, q = p.c.size, rows.shape[0]
-    if q > 2 * n:  # more than can bind at once, but for repetitions: it is far from a solution
+    if q > 2 * n:  # more rows than can bind at once, except for repetitions: this is far from a solution
         return solution
     kkt = np.block([[p.H, rows.T], [rows, np.zeros((q, q))]])
     damped = kkt + 1e-9 * np.diag(np.r_[np.ones(n), -np.ones(q)])
@@ -175,7 +171,7 @@ def _polish(p: Problem, solution: Solution) -> Solution:
 
 
 def eigenvalues_exceed(matrix: Array, least: float) -> bool:
-    """Whether all eigenvalues exceed `least`; far faster than to compute them."""
+    """Return whether all eigenvalues exceed `least`; this is far faster than computing them."""
     try:
         np.linalg.cholesky(matrix - least * np.eye(len(matrix)))
     except np.linalg.LinAlgError:

@@ -1,49 +1,48 @@
-"""Which observations can be the argmin: is there any loss in the box that selects this one?
+"""Which observations can be the argmin: do any weights in the box select this one?
 
-Observation g is reachable if some weights in the box give no other observation a lower loss. It is not reachable if
-some mixture of the others has a lower loss than g under *all* weights in the box. Solvers propose the weights and the
-mixture. Neither counts before plain arithmetic, with a bound on its rounding, has confirmed it; so fast solvers may be
-asked first, and a slow one only if nothing was confirmed. A mixture that rules out one guess is tried on later ones.
+An observation g is reachable if some weights in the box give no other observation a lower loss. It is not reachable if
+some mixture of the others has a lower loss than g under all weights in the box. Solvers propose weights and mixtures. A
+proposal counts only after plain arithmetic, with a bound on its rounding, has confirmed it. So fast solvers are asked
+first, and a slow one only if nothing was confirmed. A mixture that rules out one guess is tried on later ones.
 
-All is in scaled coordinates; rivals are other observations, of which few are needed at a time.
+Everything is in scaled coordinates. A rival is another observation; few of them are needed at a time.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuneloss.core.box import Box
+from tuneloss.core.solver.linear import highs, largest
 from tuneloss.core.solver.program import Scaling, lengths
-from tuneloss.core.solver.qp import piqp_solver
+from tuneloss.core.tolerances import CAP, MIXTURE_MARGIN, ROUNDING, ROWS_HELD, SELECTS_SCALED
 from tuneloss.errors import SolverError
 from tuneloss.types import Array
 
 Rows = NDArray[np.intp]
-SELECTS = 1e-10  # how far a guess's loss may exceed another's: rows have unit length, the largest weight is 1
-MARGIN = 1e-9  # by how much a mixture must be below the guess, relative to the sizes of what is summed
-ROUNDING = float(np.finfo(np.float64).eps)
-ROUGH, FINE = 1e-3, 1e-8  # tolerances of the solvers that propose
-REWARD = 1e-6  # for a weight without an upper bound: above what solvers leave undecided, below what sets guesses apart
-FARTHEST = 1e6  # what stands for an infinite weight, in scaled units, where it has a reward
-FIRST_ROWS = 24  # rivals to start with: the nearest of those that were part of any mixture so far
-PROBES = 16  # weights in the box, some high and most low: a rival that always beats a guess beats it under each
-NEW_ROWS = 16  # rivals added at a time: those that the proposed weights prefer most to the guess
+
+# How proposals are searched for. None of these decides whether an answer is right.
+ROUGH_TOLERANCE = 1e-3  # of PIQP, for the mixture that forgets the bounds
+ENDLESS_REWARD = 1e-6  # for an unbounded weight: above what solvers leave open, below what separates guesses
+ENDLESS_BOUND = 1e6  # scaled; replaces an infinite upper bound where the weight has a reward
+FIRST_RIVALS = 24  # the nearest of those that were part of a mixture
+NEW_RIVALS = 16  # added at a time: those that the proposed weights prefer most to the guess
+PROBES = 16  # weights in the box, few of them high: a rival that always beats a guess beats it under each of them
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Observations (r,) and their parts (r,), which are positive."""
+    """Indices of observations (r,) and their positive parts (r,)."""
 
     rows: Rows
     parts: Array
 
 
 class Reach:
-    """Answers `allows(guess)` for one set of features (m, k) and a box, and learns from each answer."""
+    """Decides which observations are reachable, for one set of features (m, k) and a box."""
 
     def __init__(self, features: Array, box: Box, scales: Scaling) -> None:
         k = len(box)
@@ -60,11 +59,11 @@ class Reach:
         self._losses = self._features @ self._probes.T
         self._mixtures: list[Mixture] = []
         self._mixture_losses = np.zeros((0, PROBES))
-        self._useful = np.zeros(len(features), dtype=bool)  # was it part of any mixture so far?
+        self._useful = np.zeros(len(features), dtype=bool)  # whether an observation was part of any mixture
 
     def allows(self, guess: int) -> bool | None:
-        """Whether some weights in the box select the guess (Theorem 2); None if neither could be confirmed."""
-        if self._is_beaten_by_one(guess) or self._is_beaten_by_known(guess):
+        """Return whether some weights in the box select the guess (Theorem 2); None if that could not be confirmed."""
+        if self._is_beaten_by_one(guess) or self._is_beaten_by_a_mixture(guess):
             return False
         rows = self._nearest(guess)
         if not rows.size:  # all have the same features
@@ -84,7 +83,7 @@ class Reach:
         return None
 
     def least_cap(self, guess: int) -> float:
-        """The least cap (see `form`) within which the guess is reachable."""
+        """Return the least cap (see `form`) within which the guess is reachable."""
         k = len(self._lower)
         differences, _ = self._differences(guess, np.arange(len(self._features)))
         within = np.column_stack([np.eye(k), -self._scales.cap_units(self._lower)])
@@ -92,53 +91,56 @@ class Reach:
         return float(self._linprog(np.append(np.zeros(k), 1.0), rows, self._upper, (0.0, np.inf))[0][-1])
 
     def _nearest(self, guess: int) -> Rows:
-        """The rivals nearest to the guess, of those in any mixture so far; of all, if there is none of these."""
+        """Return the rivals nearest to the guess: those that were part of a mixture or, if there are none, of all."""
         for rivals in (np.flatnonzero(self._useful), np.arange(len(self._features))):
             distance = lengths(self._features[rivals] - self._features[guess])
             order = np.argsort(distance)
-            found: Rows = rivals[order[distance[order] > 0][:FIRST_ROWS]]
-            if found.size:
+            nearest: Rows = rivals[order[distance[order] > 0][:FIRST_RIVALS]]
+            if nearest.size:
                 break
-        return found
+        return nearest
 
     def _differences(self, guess: int, rows: Rows) -> tuple[Array, Array]:
-        """features_row - features_guess with unit norm (r, k), and their norms before (1 where it is 0)."""
+        """Return features_row - features_guess at unit norm (r, k), and their norms (1 where it is 0)."""
         differences = self._features[rows] - self._features[guess]
         sizes = lengths(differences)
         sizes = np.where(sizes > 0, sizes, 1.0)
         return differences / sizes[:, None], sizes
 
     def _preferred(self, guess: int, rows: Rows, weights: Array) -> Rows:
-        """The rivals beyond `rows` that these weights prefer most to the guess."""
+        """Return the rivals, other than `rows`, that these weights prefer most to the guess."""
         losses = self._features @ weights
-        own = losses[guess]
+        guess_loss = losses[guess]
         losses[rows] = np.inf
         losses[(self._raw == self._raw[guess]).all(axis=1)] = np.inf  # the guess is no rival of itself
-        lowest = np.argpartition(losses, NEW_ROWS)[:NEW_ROWS] if len(losses) > NEW_ROWS else np.arange(len(losses))
-        return np.asarray(lowest[losses[lowest] < own])
+        if len(losses) > NEW_RIVALS:
+            lowest = np.argpartition(losses, NEW_RIVALS)[:NEW_RIVALS]
+        else:
+            lowest = np.arange(len(losses))
+        return np.asarray(lowest[losses[lowest] < guess_loss])
 
     def _selects(self, weights: Array, guess: int) -> bool:
-        """Whether no observation has a lower loss than the guess."""
+        """Return whether no observation has a lower loss than the guess."""
         differences, _ = self._differences(guess, np.arange(len(self._features)))
-        return bool((differences @ weights).min() >= -SELECTS * np.abs(weights).max())
+        return bool((differences @ weights).min() >= -SELECTS_SCALED * np.abs(weights).max())
 
     def _is_beaten_by_one(self, guess: int) -> bool:
-        """Whether a single observation has a lower loss than the guess under all weights in the box."""
+        """Return whether a single observation has a lower loss than the guess under all weights in the box."""
         rivals = np.flatnonzero((self._losses < self._losses[guess]).all(axis=1))
         differences = (self._raw[rivals] - self._raw[guess]) / self._scales.unit
         return bool(self._are_below_0(differences, 4 * ROUNDING * np.abs(differences)).any())
 
-    def _is_beaten_by_known(self, guess: int) -> bool:
-        """Whether a mixture that ruled out another guess rules out this one too."""
+    def _is_beaten_by_a_mixture(self, guess: int) -> bool:
+        """Return whether a mixture that ruled out another guess rules out this one too."""
         better = np.flatnonzero((self._mixture_losses < self._losses[guess]).all(axis=1))
         lowest_first = better[np.argsort(self._mixture_losses[better].sum(axis=1))]
         return any(self._confirms(guess, self._mixtures[i]) for i in lowest_first)
 
     def _confirms(self, guess: int, mixture: Mixture, *, remember: bool = False) -> bool:
-        """Whether the mixture has a lower loss than the guess under all weights in the box.
+        """Return whether the mixture has a lower loss than the guess under all weights in the box.
 
-        Differences to the guess are taken before they are scaled and added, so each has a relative error of a few
-        roundings, and the sum over r rows at most r + 4 roundings of the sum of sizes.
+        Differences to the guess are taken before they are scaled and added. So each has a relative error of a few
+        roundings, and the sum over r rows an error of at most r + 4 roundings of the sum of sizes.
         """
         differences = (self._raw[mixture.rows] - self._raw[guess]) / self._scales.unit
         doubt = (len(mixture.rows) + 4) * ROUNDING * (mixture.parts @ np.abs(differences))
@@ -156,120 +158,103 @@ class Reach:
             return np.asarray((differences + doubt).max(axis=1) < 0)
         return always_below_0(differences, doubt, self._lower, self._upper)
 
-    # The proposers: (guess, rows) -> weights (k,) that prefer the guess to the rows as far as that is possible, and
-    # a mixture (r,) of the rows, not normalised, that may rule the guess out.
+    # Proposers take a guess and r rows. They return weights (k,) that prefer the guess to the rows as far as possible,
+    # and a mixture (r,) of the rows, not normalised, that may rule the guess out.
 
     def _deepest_mixture(self, guess: int, rows: Rows) -> tuple[Array, Array]:
-        """For weights >= 0: maximise v subject to mixture @ features_rows + v * spread <= features_guess in every term.
+        """Maximise v subject to mixture @ features_rows + v * spread <= features_guess in every term, for weights >= 0.
 
-        It forgets the bounds, but is small, and leaves room on all sides: it often rules out other guesses too.
+        It ignores the bounds, but it is small and leaves room on all sides. So it often rules out other guesses too.
         """
         differences = self._features[rows] - self._features[guess]
         r, spread = len(rows), np.abs(differences).max(axis=0)
         size = spread.max() or 1.0
-        found = largest(
+        x, multipliers = largest(
             rows=np.column_stack([differences.T, spread]) / size,
             total=np.append(np.ones(r), 0.0)[None],
             lower=np.append(np.zeros(r), -np.inf),
             upper=np.append(np.full(r, np.inf), 2.0),
-            tolerance=ROUGH,
+            tolerance=ROUGH_TOLERANCE,
         )
-        return found[1], np.maximum(found[0][:r], 0.0)
+        return multipliers, np.maximum(x[:r], 0.0)
 
     def _margin(self, guess: int, rows: Rows) -> tuple[Array, Array]:
-        """Maximise v <= 1 subject to (features_row - features_guess) . weights >= v, weights in the box: by PIQP.
+        """Maximise v <= 1 subject to (features_row - features_guess) . weights >= v and weights in the box, by PIQP.
 
-        The multipliers of the rows are the mixture. In a term whose weight has no upper bound it may tie with the
-        guess, and a tie up to rounding times an infinite weight confirms nothing. So it is found once more, with a
-        small reward for such weights, which is by how much the mixture is then below the guess in these terms.
+        The multipliers of the rows are the mixture. In a term without an upper bound it may tie with the guess. A tie
+        up to rounding, times an infinite weight, confirms nothing. So the mixture is computed again with a small reward
+        for such weights. The reward is by how much the mixture is then below the guess in these terms.
         """
         differences, sizes = self._differences(guess, rows)
         margin = np.column_stack([-differences, np.ones(len(rows))])
         lower, upper = np.append(self._lower, -np.inf), np.append(self._upper, 1.0)
         x, multipliers = largest(margin, self._total, lower, upper)
         if self._endless.any():
-            rewards = np.append(REWARD * self._endless, 1.0)
-            _, multipliers = largest(margin, self._total, lower, np.minimum(upper, FARTHEST), rewards=rewards)
+            rewards = np.append(ENDLESS_REWARD * self._endless, 1.0)
+            _, multipliers = largest(margin, self._total, lower, np.minimum(upper, ENDLESS_BOUND), rewards=rewards)
         return x[:-1], multipliers / sizes
 
     def _exact_margin(self, guess: int, rows: Rows) -> tuple[Array, Array]:
-        """The same by HiGHS."""
+        """Do the same by HiGHS."""
         differences, sizes = self._differences(guess, rows)
         margin = np.column_stack([-differences, np.ones(len(rows))])
         last = np.append(np.zeros(len(self._lower)), 1.0)
         x, multipliers = self._linprog(-last, margin, self._upper, (-np.inf, 1.0))
         if self._endless.any():
-            rewards = np.append(REWARD * self._endless, 1.0)
-            _, multipliers = self._linprog(-rewards, margin, np.minimum(self._upper, FARTHEST), (-np.inf, 1.0))
+            rewards = np.append(ENDLESS_REWARD * self._endless, 1.0)
+            _, multipliers = self._linprog(-rewards, margin, np.minimum(self._upper, ENDLESS_BOUND), (-np.inf, 1.0))
         return x[:-1], multipliers / sizes
 
     def _linprog(self, objective: Array, rows: Array, upper: Array, last: tuple[float, float]) -> tuple[Array, Array]:
-        """Minimise objective @ (w, v) with rows @ (w, v) <= 0, lower <= w <= upper, v in `last`; and multipliers."""
-        found = highs(objective, rows, self._total, np.append(self._lower, last[0]), np.append(upper, last[1]))
-        if found.x is None:
-            raise SolverError(f"An LP of {rows.shape[0]} rows and {rows.shape[1]} columns failed: {found.message}")
-        return found.x, np.maximum(-found.ineqlin.marginals, 0.0)
+        """Minimise objective @ (w, v) with rows @ (w, v) <= 0, w in the box and v in `last`; return multipliers too."""
+        result = highs(objective, rows, self._total, np.append(self._lower, last[0]), np.append(upper, last[1]))
+        if result.x is None:
+            raise SolverError(f"An LP of {rows.shape[0]} rows and {rows.shape[1]} columns failed: {result.message}")
+        return result.x, np.maximum(-result.ineqlin.marginals, 0.0)
 
 
 def always_below_0(vectors: Array, doubt: Array, lower: Array, upper: Array) -> NDArray[np.bool_]:
-    """For each vector (r, k), known up to `doubt` (r, k): is vector . weights < 0 for all lower <= weights <= upper?
+    """Return for each vector (r, k) whether vector . weights < 0 under all lower <= weights <= upper.
 
-    The largest product of each coordinate is at a corner: of the interval that the coordinate is in, and of the box.
+    Each vector is known up to `doubt` (r, k). The largest product in each coordinate is at a corner: of the interval
+    that the coordinate is in, and of the box.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         corners = [(vectors + sign * doubt) * bound for sign in (-1, 1) for bound in (lower, upper)]
         largest_products = np.max(np.where(np.isnan(corners), 0.0, corners), axis=0)  # 0 * infinity is 0 here
-        return np.asarray(largest_products.sum(axis=1) < -MARGIN * np.abs(largest_products).sum(axis=1))
+        return np.asarray(largest_products.sum(axis=1) < -MIXTURE_MARGIN * np.abs(largest_products).sum(axis=1))
 
 
-def highs(objective: Array, rows: Array, total: Array | None, lower: Array, upper: Array) -> Any:
-    """Minimise objective @ x subject to rows @ x <= 0, total @ x = 1, lower <= x <= upper; x is None if it failed.
+def can_hold(rows: Array, box: Box, scales: Scaling) -> bool:
+    """Return whether some weights in the box have rows . weights <= 0.
 
-    Returns SciPy's OptimizeResult. Rarely needed, and slow to import: so it is imported here.
+    The LP maximises v <= 1 subject to rows . weights <= -v. PIQP proposes weights, and a mixture of rows that may be
+    above 0 under all weights. HiGHS is asked if neither is confirmed.
     """
-    from scipy.optimize import linprog
+    scaled = rows / scales.unit
+    length = np.linalg.norm(scaled, axis=1)
+    scaled = scaled[length > 0] / length[length > 0, None]
+    if not len(scaled):
+        return True
+    k = len(box)
+    lower, upper = (np.zeros(k), np.ones(k)) if box.is_simplex else map(scales.weights, (box.lower, box.upper))
+    upper = np.minimum(upper, scales.highest(lower, upper, CAP))  # as in the program to come
+    total = np.append(np.ones(k), 0.0)[None] if box.is_simplex else None
+    margin = np.column_stack([scaled, np.ones(len(scaled))])
+    ends = np.append(lower, -np.inf), np.append(upper, 1.0)
+    x, multipliers = largest(margin, total, *ends)
+    weights, mixture = np.clip(x[:-1], lower, upper), multipliers @ scaled
+    if (weights.any() or not box.is_simplex) and _all_below(scaled, weights):  # on a simplex, up to a factor
+        return True
+    doubt = (len(scaled) + 4) * ROUNDING * (multipliers @ np.abs(scaled))
+    if box.is_simplex and (mixture > doubt).all():
+        return False
+    if not box.is_simplex and always_below_0(-mixture[None], doubt[None], lower, upper)[0]:
+        return False
+    result = highs(np.append(np.zeros(k), -1.0), margin, total, *ends)
+    return result.x is not None and _all_below(scaled, np.clip(result.x[:-1], lower, upper))
 
-    return linprog(
-        objective,
-        A_ub=rows,
-        b_ub=np.zeros(len(rows)),
-        A_eq=total,
-        b_eq=None if total is None else np.ones(1),
-        bounds=np.column_stack([lower, upper]),
-        method="highs",
-        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-    )
 
-
-def largest(
-    rows: Array,
-    total: Array | None,
-    lower: Array,
-    upper: Array,
-    tolerance: float = FINE,
-    rewards: Array | None = None,
-) -> tuple[Array, Array]:
-    """Maximise rewards @ x (the last coordinate, if there are none), by PIQP, subject to
-
-        rows @ x <= 0,  total @ x = 1,  lower <= x <= upper.
-
-    Returns x and the multipliers of the rows: fast proposals, to be checked.
-    """
-    n = rows.shape[1]
-    solver = piqp_solver(tolerance, iterations=50)
-    solver.setup(
-        np.zeros((n, n), order="F"),
-        np.append(np.zeros(n - 1), -1.0) if rewards is None else -rewards,
-        None if total is None else np.asfortranarray(total),
-        None if total is None else np.ones(1),
-        np.asfortranarray(rows),
-        None,
-        np.zeros(len(rows)),
-        lower,
-        upper,
-    )
-    solver.solve()
-    x, multipliers = solver.result.x, solver.result.z_u
-    if not np.isfinite(x.sum() + multipliers.sum()):
-        return np.zeros(n), np.zeros(len(rows))  # proposes nothing: the next solver is asked
-    return x, np.maximum(multipliers, 0.0)
+def _all_below(rows: Array, weights: Array) -> bool:
+    """Return whether rows . weights <= 0, as far as numbers tell."""
+    return bool((rows @ weights).max() <= ROWS_HELD * float(np.abs(weights).max()))

@@ -2,23 +2,92 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from tuneloss.core.checks import as_integer
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
+from tuneloss.torch.observing.assembly import make_observation
 from tuneloss.torch.observing.batches import Count, check_count, check_loader
 from tuneloss.torch.observing.passes import Error, Pass
 from tuneloss.torch.observing.preserve import in_eval_mode, preserved, seed_loaders, unshrunk_embeddings
-from tuneloss.torch.observing.processes import group_of, share_buffers, together
-from tuneloss.torch.observing.shards import is_sharded, reshard
-from tuneloss.torch.observing.wrappers import bare, eagerly
+from tuneloss.torch.observing.processes import processes_of
+from tuneloss.torch.observing.sums import Sums
+from tuneloss.torch.shards import reshard
 from tuneloss.torch.terms.loss import LinearLoss
-from tuneloss.torch.terms.piecewise import ConvexPiecewiseLinear
-from tuneloss.torch.terms.selection import Select, trainable
+from tuneloss.torch.terms.selection import Select, matches, trainable
 from tuneloss.torch.terms.source import check_function, describe
+from tuneloss.torch.wrappers import bare, eagerly
+
+
+@dataclass(frozen=True)
+class ObserveOptions:
+    """How to observe a model, without the model: the keywords of `observe`, with the defaults of `OnlineTuner`.
+
+    Parameters
+    ----------
+    batches, validation_batches : int, float, "auto" or None, default "auto" and 100
+    params : str, sequence of str or callable, optional
+    draws : int, default 1
+    merge : bool, default True
+    seed : int, default 0
+        All of them as for `observe`.
+
+    Raises
+    ------
+    InvalidInput
+        If a count of batches, ``draws`` or ``seed`` breaks its rule.
+
+    Examples
+    --------
+    >>> ObserveOptions(batches=0.25, draws=4).validation_batches
+    100
+    """
+
+    batches: Count = "auto"
+    validation_batches: Count = 100
+    params: Select | None = None
+    draws: int = 1
+    merge: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_count(self.batches, "batches")
+        check_count(self.validation_batches, "validation_batches")
+        object.__setattr__(self, "draws", as_integer(self.draws, "draws", 1))
+        object.__setattr__(self, "seed", as_integer(self.seed, "seed", 0))
+
+
+def check_call(caller: str, model: Any, loss: Any, error: Any, train: Any, validation: Any, metric: Any = None) -> None:
+    """Raise unless a model can be observed with these arguments; `observe` and `OnlineTuner` share this check.
+
+    Parameters
+    ----------
+    caller : str
+        The name of the function or class that was called, for the message about the order of arguments.
+    model, loss, error, train, validation, metric : object
+        Its arguments, as for `observe`.
+
+    Raises
+    ------
+    InvalidInput
+        If one of them breaks its rule.
+    """
+    if not isinstance(loss, LinearLoss):
+        raise InvalidInput(
+            f"`loss` must be a LinearLoss; found {describe(loss)}. The order is {caller}(model, loss, error, train, "
+            "validation)."
+        )
+    trainable(model)
+    check_function(error, "error")
+    if metric is not None:
+        check_function(metric, "metric")
+    check_loader(train, "train")
+    check_loader(validation, "validation")
 
 
 def observe(
@@ -75,36 +144,45 @@ def observe(
     >>> seen.names, seen.gram.shape, bool(abs(seen.error - seen.features[0]) < 1e-6)
     (('fit', 'l2'), (3, 3), True)
     """
-    if not isinstance(loss, LinearLoss):
-        raise InvalidInput(
-            f"`loss` must be a LinearLoss; found {describe(loss)}. The order is observe(model, loss, error, train, "
-            "validation)."
-        )
-    trainable(model)
-    check_function(error, "error")
-    if metric is not None:
-        check_function(metric, "metric")
-    check_loader(train, "train")
-    check_loader(validation, "validation")
-    check_count(batches, "batches")
-    check_count(validation_batches, "validation_batches")
-    as_integer(draws, "draws", 1)
-    as_integer(seed, "seed", 0)
-    for _, term, _ in loss.penalty_terms():
-        if isinstance(term, ConvexPiecewiseLinear):
-            term.check_placed()
-    group, inner = group_of(model), bare(model)
+    check_call("observe", model, loss, error, train, validation, metric)
+    options = ObserveOptions(batches, validation_batches, params, draws, merge, seed)
+    return observe_with(options, model, loss, error, train, validation, metric)
+
+
+def observe_with(
+    options: ObserveOptions,
+    model: nn.Module,
+    loss: LinearLoss,
+    error: Error,
+    train: Any,
+    validation: Any,
+    metric: Error | None = None,
+) -> Observation:
+    """Observe a model: `observe` with its keywords as one object, for arguments that `check_call` has checked."""
+    for _, penalty, _ in loss.layout.learned:
+        penalty.check_placed()
+    processes, inner = processes_of(model), bare(model)
     modules = nn.ModuleList([inner, loss])  # terms may be modules too
     with preserved(modules, train, validation), eagerly(inner):
-        seed_loaders(seed, train, validation)
-        pass_ = Pass.over(inner, group, params, draws=draws, seed=seed, merge=merge)
-        share_buffers(inner, group)
-        with together(None if is_sharded(inner) else group):
+        seed_loaders(options.seed, train, validation)
+        everything = trainable(inner)
+        sums = Sums(_chosen(everything, options.params), processes)
+        look = Pass(inner, sums, processes, draws=options.draws, seed=options.seed, merge=options.merge)
+        processes.share_buffers(inner)
+        with processes.together():
             with in_eval_mode(inner), unshrunk_embeddings(modules):
-                pass_.validation(error, metric, validation, validation_batches)
+                look.validation(error, metric, validation, options.validation_batches)
             if not inner.training:
                 inner.train()
             with unshrunk_embeddings(modules):
-                pass_.training(loss, train, batches)
+                look.training(loss, train, options.batches)
         reshard(inner)
-        return pass_.observation(loss, with_metric=metric is not None)
+        return make_observation(sums, look.spread, loss, everything, processes)
+
+
+def _chosen(params: Mapping[str, Tensor], select: Select | None) -> dict[str, Tensor]:
+    """Return the parameters that are in the gram."""
+    chosen = {name: p for name, p in params.items() if select is None or matches(select, name, p)}
+    if not chosen:
+        raise InvalidInput(f"`params` must select a parameter that is trained; found none among {list(params)}.")
+    return chosen

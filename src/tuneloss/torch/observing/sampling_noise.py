@@ -15,7 +15,7 @@ from itertools import count
 import torch
 from torch import Tensor
 
-from tuneloss.torch.observing.shards import local
+from tuneloss.torch.shards import local
 
 PARTS = 4  # in which the batches are read, at least, to be compared
 ENTRIES = 2**22  # of the parameters, by which they are compared at most: 16 MB a term

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.observing.wrappers import bare, eagerly
+from tuneloss.torch.wrappers import bare, eagerly
 
 Batch = Any
 Term = Callable[[Any, Batch], Tensor | Mapping[str, Tensor]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,9 +13,13 @@ from torch import Tensor
 
 from tuneloss.core.checks import as_finite, as_integer
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.terms.hinges import Table, penalty, quantile_knots, table
-from tuneloss.torch.terms.penalties import Penalty, add, gathered, own_part
+from tuneloss.hinges import PiecewiseLinear, hinge_names
+from tuneloss.torch.shards import gathered, local_part
+from tuneloss.torch.terms.columns import Columns, HingeColumns
+from tuneloss.torch.terms.hinges import Grid, Table, make_table, penalty, quantile_knots
+from tuneloss.torch.terms.penalties import Penalty, add
 from tuneloss.torch.terms.selection import Patterns, Select
+from tuneloss.types import Array
 
 
 class ConvexPiecewiseLinear(Penalty):
@@ -81,24 +85,33 @@ class ConvexPiecewiseLinear(Penalty):
             raise
 
     def labels(self) -> list[str]:
-        sides = [f"{side}{j}" for side in ("right", "left") for j in range(self.knots.shape[1])]
-        return [f"{group}/{side}" if group else side for group in self.groups for side in sides]
+        hinges = hinge_names(self.knots.shape[1])
+        return [f"{group}/{hinge}" if group else hinge for group in self.groups for hinge in hinges]
 
     def total(self, params: Mapping[str, Tensor], weights: Sequence[float]) -> Tensor:
         tables = self._tables(weights)
-        parts = [penalty(own_part(params[name]), tables[group]) for name, group in self.members(params).items()]
+        parts = [penalty(local_part(params[name]), tables[group]) for name, group in self.members(params).items()]
         return add(parts)
 
-    def function(self, weights: Sequence[float], group: int = 0) -> Table:
-        """r as knots, slopes and intercepts, from the weights of this term."""
-        return self._tables(weights)[group]
+    def columns(
+        self, term: str, positions: Sequence[int], params: Mapping[str, Tensor], inside: Collection[str]
+    ) -> Sequence[Columns]:
+        """Return the hinges of each group, which gather counts and sums per bin."""
+        if not self.has_closed_form(ConvexPiecewiseLinear.total):
+            return super().columns(term, positions, params, inside)
+        n, p = self.knots.shape
+        groups = zip(np.reshape(positions, (n, 2 * p)).tolist(), self.members_by_group(params), self.knots, strict=True)
+        return [HingeColumns(*group) for group in groups]
 
-    def curve(self, weights: Sequence[float], group: int = 0) -> tuple[Tensor, Tensor]:
-        """The knots (p,) and the values of r there (p,), the least of them 0: what to draw."""
-        r, at_knots = self.function(weights, group), slice(1, None, 2)  # bins 2j + 1
-        knots = r.grid.knots.double()
-        values = r.intercept[at_knots] + r.slope[at_knots] * (knots - r.center)
-        return knots, values - values.min()
+    def function(self, weights: Sequence[float], group: int = 0) -> PiecewiseLinear:
+        """Return the function r of a group, given all weights of this term."""
+        self.check_placed()
+        n, p = self.knots.shape
+        return PiecewiseLinear.from_weights(Grid(self.knots[group]).positions, np.reshape(weights, (n, 2 * p))[group])
+
+    def curve(self, weights: Sequence[float], group: int = 0) -> tuple[Array, Array]:
+        """Return the knots (p,) of a group, and r there minus its least value (p,), to be drawn."""
+        return self.function(weights, group).curve()
 
     def check_placed(self) -> None:
         """Raise unless the knots have positions."""
@@ -113,10 +126,7 @@ class ConvexPiecewiseLinear(Penalty):
         key = (self.knots._version, tuple(weights))
         known, of, made = self._ready
         if torch.compiler.is_compiling() or known is not self.knots or of != key:  # versions say nothing then
-            self.check_placed()
-            n, p = self.knots.shape
-            sides = torch.tensor(weights, dtype=torch.float64, device=self.knots.device).reshape(n, 2, p)
-            made = [table(row, right, left) for row, (right, left) in zip(self.knots, sides, strict=True)]
+            made = [make_table(self.function(weights, i), Grid(row)) for i, row in enumerate(self.knots)]
             self._ready = (self.knots, key, made)
         return made
 

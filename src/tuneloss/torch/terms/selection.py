@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.observing.wrappers import bare, clean_name
 from tuneloss.torch.terms.data_terms import as_module
+from tuneloss.torch.wrappers import bare, clean_name
 
 Patterns = str | Sequence[str]
 Select = Patterns | Callable[[str, Tensor], bool]

@@ -8,8 +8,9 @@ from scipy.optimize import linprog
 
 from tests.core.test_learn import observed, pinned_box, random_models
 from tuneloss import Box, Observation, learn_loss
-from tuneloss.core.folds import can_hold, learn_loss_on_folds
+from tuneloss.core.learn import learn_loss_on_folds
 from tuneloss.core.solver.program import scaling
+from tuneloss.core.solver.reachability import can_hold
 from tuneloss.errors import InvalidInput
 
 

@@ -6,7 +6,6 @@ their shards' grams.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -15,40 +14,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.observing.wrappers import clean_name
-
-
-def is_sharded(model: nn.Module) -> bool:
-    """Whether FSDP2 shards this model: some module is `fully_shard`-ed, or some parameter is a DTensor."""
-    return any(True for _ in _fsdp_modules(model)) or any(is_shard(p) for p in model.parameters())
-
-
-def is_shard(tensor: Tensor) -> bool:
-    """Whether this tensor is one process's view of a sharded one (a DTensor)."""
-    module = sys.modules.get("torch.distributed.tensor")  # not imported: then there is none
-    return module is not None and isinstance(tensor, module.DTensor)
-
-
-def local(tensor: Tensor) -> Tensor:
-    """This process's shard of a DTensor, or the tensor itself: detached, not copied."""
-    tensor = tensor.detach()
-    return cast(Tensor, cast(Any, tensor).to_local()) if is_shard(tensor) else tensor
-
-
-def reshard(model: nn.Module) -> None:
-    """Free the gathered parameters of FSDP2, so that `model.parameters()` are the shards.
-
-    FSDP2 keeps its root gathered after a forward, until a backward: `parameters()` are then plain tensors, and if
-    an optimizer steps meanwhile, the next forward reads old values. So: before looking, and after the last forward.
-    """
-    for module in _fsdp_modules(model):
-        module.reshard()
+from tuneloss.torch.shards import fsdp_modules, is_shard, local
+from tuneloss.torch.wrappers import clean_name
 
 
 def group_of_shards(model: nn.Module) -> dist.ProcessGroup:
     """The one process group of all trainable parameters' meshes, each of one dimension and sharded."""
     groups: dict[int, dist.ProcessGroup] = {}
-    by_fsdp = any(True for _ in _fsdp_modules(model))
+    by_fsdp = any(True for _ in fsdp_modules(model))
     for name, param in model.named_parameters():
         if not is_shard(param):
             if param.requires_grad:
@@ -142,16 +115,10 @@ def _kept(params: Sequence[Tensor]) -> Iterator[None]:
             hook.update(before)
 
 
-def _fsdp_modules(model: nn.Module) -> Iterator[Any]:
-    module = sys.modules.get("torch.distributed.fsdp")
-    if module is not None:
-        yield from (m for m in model.modules() if isinstance(m, module.FSDPModule))
-
-
 def _param_groups(model: nn.Module) -> Iterator[Any]:
     """FSDP2's own records, each once. No public door leads to them; their names differ between versions."""
     seen: set[int] = set()
-    for module in _fsdp_modules(model):
+    for module in fsdp_modules(model):
         state = module._get_fsdp_state()
         groups = getattr(state, "_fsdp_param_groups", None)
         for group in [state._fsdp_param_group] if groups is None else groups:

@@ -1,0 +1,113 @@
+"""From a guess of the argmin to weights that are verified."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tuneloss.core.box import Box
+from tuneloss.core.solver.program import Form, Scaling, form
+from tuneloss.core.solver.qp import Solution, eigenvalues_exceed, smallest, solve, tie_rule_not_met
+from tuneloss.core.tolerances import CAP, KKT_ACCEPTED, SELECTS, SELECTS_SCALED, UNRELATED
+from tuneloss.types import Array, Objective
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Verified weights; the fields are those of `LearnedLoss`."""
+
+    weights: Array
+    scale: float
+    cost: float
+    residual: float
+    objective: Objective
+    note: str
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Finds weights for one cost, box and scaling, given the rows of a guess of the argmin."""
+
+    cost: Array  # (k + 1, k + 1), in the caller's units
+    box: Box
+    scales: Scaling
+
+    def find(self, rows: Array, objective: Objective, cap: float, *, quick: bool = False) -> Answer | None:
+        """Return the verified optimum with ``rows @ weights <= 0``, or None if none was found.
+
+        Parameters
+        ----------
+        rows : (m, k) array
+            The features of the guessed argmin minus those of each observation.
+        objective : {"calibrated", "paper"}
+            The form of the cost. The calibrated form falls back to the paper's, and says so in the note.
+        cap : float
+            What stands for an infinite bound: see `form`.
+        quick : bool
+            Try the plain solve only.
+        """
+        is_calibrated = objective == "calibrated"
+        program = form(objective, _convex(self.scales.cost(self.cost)), rows, self.box, self.scales, cap)
+        solution = solve(program.problem, quick=quick)
+        answer, reason = None, "the calibrated one was not solved to tolerance"
+        if solution.residual(program.problem) <= KKT_ACCEPTED:
+            k = len(self.box)
+            tied = smallest(program.problem, solution, k if is_calibrated else k + 1)
+            if is_calibrated and np.abs(tied.x[:k]).max() < UNRELATED:  # t = 0
+                reason = "no weights that select this argmin are positively related to error"
+            else:
+                answer = self._verified(program, rows, tied)
+                answer = answer or self._verified(program, rows, tie_rule_not_met(solution))
+        if answer is None and is_calibrated and not quick:
+            answer = self.find(rows, "paper", cap)
+            return answer and replace(answer, note=_join(f"paper form used: {reason}", answer.note))
+        return answer
+
+    def _verified(self, program: Form, rows: Array, solution: Solution) -> Answer | None:
+        """Return the answer if scale, box, argmin and KKT conditions hold for its very weights; else None."""
+        is_calibrated = program.objective == "calibrated"
+        weights, scale = program.weights(solution)
+        if not (np.isfinite(weights).all() and np.isfinite(scale)) or scale < 0 or (is_calibrated and scale == 0):
+            return None
+        residual = program.at(solution, weights, scale).residual(program.problem)
+        if residual > KKT_ACCEPTED or not self._selects(program, rows, weights):
+            return None
+        z = np.append(weights / scale, 1.0) if is_calibrated else np.append(weights, scale)
+        return Answer(
+            weights, scale, _quadratic(self.cost, z), residual, program.objective, _note(program, weights, solution)
+        )
+
+    def _selects(self, program: Form, rows: Array, weights: Array) -> bool:
+        """Whether the weights select the guess, in scaled units and in the caller's."""
+        scaled = self.scales.weights(weights)
+        if (program.argmin @ scaled).max(initial=0.0) > SELECTS_SCALED * np.abs(scaled).max():
+            return False
+        return bool((rows @ weights).max(initial=0.0) <= SELECTS * np.abs(rows * weights).max(initial=0.0))
+
+
+def _quadratic(cost: Array, z: Array) -> float:
+    """Return z' P z; infinity if it overflows."""
+    size = float(np.abs(z).max())
+    with np.errstate(over="ignore"):
+        return max(float(z / size @ cost @ (z / size)), 0.0) * size * size
+
+
+def _note(program: Form, weights: Array, solution: Solution) -> str:
+    at_cap = program.scales.weights(weights) >= 0.999 * program.capped
+    names = [name for name, is_at_cap in zip(program.box.names, at_cap, strict=True) if is_at_cap]
+    cap = f"weights capped at {CAP:g} times the pinned term or more, in scaled units: {', '.join(names)}"
+    second = f"solved by {solution.solver}" if solution.solver != "PIQP" else ""
+    return _join(cap if names else "", second)
+
+
+def _join(*notes: str) -> str:
+    return "; ".join(note for note in notes if note)
+
+
+def _convex(cost: Array) -> Array:
+    """Return the cost matrix without the negative eigenvalues that rounding may have left."""
+    if eigenvalues_exceed(cost, -1e-13 * len(cost)):
+        return cost
+    values, vectors = np.linalg.eigh(cost)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)

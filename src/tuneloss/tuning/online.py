@@ -1,0 +1,248 @@
+"""TuneLoss inside one run: from the observations of checkpoints to the next weights.
+
+The policy says how to learn from checkpoints; the learner holds what it needs of them. Neither knows which framework
+trains the model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from tuneloss.core.box import Box
+from tuneloss.core.checks import as_integer
+from tuneloss.core.cost import check_epsilon
+from tuneloss.core.learn import LearnedLoss, Learner, check_objective
+from tuneloss.core.observation import Observation
+from tuneloss.errors import InvalidInput, SolverError
+from tuneloss.types import Array, Epsilon, Objective
+
+NEGLIGIBLE = 1e-3  # sample weight: `decay` drops an observation that would count less than this
+
+
+@dataclass(frozen=True)
+class OnlinePolicy:
+    """How an online run learns from its checkpoints.
+
+    By default only gradients count, of the last 10 checkpoints, and every step moves 30% of the way.
+
+    Parameters
+    ----------
+    start : {"rise", "now"}, default "rise"
+        When learning begins: at the first step ("now"), or once the error has risen for the first time ("rise", as in
+        appendix B of the paper). Until then the weights stay as they are.
+    objective : {"calibrated", "paper"}, default "calibrated"
+        The form of the cost, as for `learn_loss`.
+    epsilon : {"balanced", "paper"} or float, default infinity
+        How much gradients count, as for `learn_loss`. Infinity ignores the values of terms and error.
+    offset : bool, default True
+        Whether loss and error may differ by a constant, as for `learn_loss`.
+    window : int or None, default 10
+        How many of the last checkpoints count in the cost; None for all of them.
+    decay : float or None, default None
+        The sample weight of a checkpoint relative to the next one, e.g. 0.9; None counts all of them equally.
+    constraints : {"none", "window", "all"}, default "none"
+        The checkpoints for which the argmin constraints of LearnLoss hold.
+    damping : float, default 0.7
+        The part of the old loss that is kept at each step. Losses are averaged as ``weights / scale``, in units of
+        error. So a step with a large scale, where no weights explain the error, changes little. 0 takes the learned
+        weights as they are.
+
+    Examples
+    --------
+    >>> OnlinePolicy(window=3).sample_weight(5)
+    array([0., 0., 1., 1., 1.])
+    """
+
+    start: Literal["rise", "now"] = "rise"
+    objective: Objective = "calibrated"
+    epsilon: Epsilon = math.inf
+    offset: bool = True
+    window: int | None = 10
+    decay: float | None = None
+    constraints: Literal["none", "window", "all"] = "none"
+    damping: float = 0.7
+
+    @classmethod
+    def paper(cls) -> OnlinePolicy:
+        """Return the policy of the paper (section 3.1 and appendix B)."""
+        return cls(objective="paper", epsilon="paper", offset=False, window=None, constraints="all", damping=0.0)
+
+    @classmethod
+    def long_run(cls) -> OnlinePolicy:
+        """Return a policy for hundreds of epochs: values count as well, over a window of 100 checkpoints."""
+        return cls(epsilon=2e-4, window=100)
+
+    def __post_init__(self) -> None:
+        check_objective(self.objective)
+        check_epsilon(self.epsilon)
+        if self.start not in ("now", "rise"):
+            raise InvalidInput(f'`start` must be "now" or "rise"; found {self.start!r}.')
+        if self.window is not None:
+            as_integer(self.window, "window", 1)
+        if self.decay is not None and not 0 < self.decay <= 1:
+            raise InvalidInput(f"`decay` must be above 0 and at most 1; found {self.decay}. Give e.g. 0.9.")
+        if self.constraints not in ("all", "window", "none"):
+            raise InvalidInput(f'`constraints` must be "all", "window" or "none"; found {self.constraints!r}.')
+        if not 0 <= self.damping < 1:
+            raise InvalidInput(f"`damping` must be at least 0 and below 1; found {self.damping}. Give e.g. 0.7.")
+
+    @property
+    def span(self) -> int | None:
+        """How many of the last checkpoints count in the cost; None for all of them.
+
+        >>> OnlinePolicy(window=None, decay=0.5).span
+        10
+        """
+        spans = [] if self.window is None else [self.window]
+        if self.decay is not None and self.decay < 1:
+            spans.append(1 + int(math.log(NEGLIGIBLE) / math.log(self.decay) + 1e-9))
+        return min(spans, default=None)
+
+    def sample_weight(self, m: int) -> Array:
+        """Return how much each of m checkpoints counts in the cost, the newest last.
+
+        >>> OnlinePolicy(window=3, decay=0.5).sample_weight(4)
+        array([0.  , 0.25, 0.5 , 1.  ])
+        """
+        age = np.arange(m - 1, -1, -1)
+        weight = np.ones(m) if self.decay is None else self.decay ** age.astype(float)
+        return np.where(age < (self.span or m), weight, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class OnlineStep:
+    """What one step of an `OnlineLearner` decided.
+
+    Parameters
+    ----------
+    weights : (k,) array
+        The weights to train with next.
+    learned : LearnedLoss or None
+        The answer of LearnLoss; None if it was not asked or no solver succeeded. Its `argmin` counts steps from 0.
+    note : str
+        Whatever else than a plain solve was needed, in words.
+    solver_failed : bool
+        Whether no solver succeeded. The weights then stay as they are.
+    """
+
+    weights: Array
+    learned: LearnedLoss | None
+    note: str
+    solver_failed: bool = False
+
+
+class OnlineLearner:
+    """A state machine from observations of one run's checkpoints to loss weights.
+
+    Parameters
+    ----------
+    box : Box
+        The weights that are allowed.
+    policy : OnlinePolicy
+        How to learn.
+
+    Examples
+    --------
+    >>> box = Box.from_dict({"l2": (0.0, 10.0), "logloss": 1.0})
+    >>> learner = OnlineLearner(box, OnlinePolicy(start="now", damping=0.5))
+    >>> checkpoint = Observation.from_gradients(3.0, [1.0, 1.0], [5.0, 3.0], [[2.0, 1.0], [1.0, 1.0]])
+    >>> learner.step(checkpoint, weights=np.array([0.0, 1.0])).weights.round(6)
+    array([1., 1.])
+    """
+
+    def __init__(self, box: Box, policy: OnlinePolicy) -> None:
+        self.box, self.policy = box, policy
+        self._learner = Learner(box)
+        self._observations: list[Observation] = []  # those that still count or constrain
+        self._n_steps = 0
+        self._last_score = math.inf
+        self._is_learning = policy.start == "now"
+        self._error_per_loss = 0.0  # running average of 1 / scale; 0 before the first learned loss
+
+    @property
+    def observations(self) -> Sequence[Observation]:
+        """The last observations: those that still count in the cost, or constrain."""
+        return tuple(self._observations)
+
+    def step(self, observation: Observation, weights: Array) -> OnlineStep:
+        """Take in the observation of a checkpoint and decide on the next weights.
+
+        If anything fails, the learner stays as it was.
+
+        Parameters
+        ----------
+        observation : Observation
+            The model as it is now.
+        weights : (k,) array
+            The weights that it was trained with.
+        """
+        is_learning = self._is_learning or observation.score > self._last_score
+        error_per_loss = self._error_per_loss
+        if is_learning:
+            step = self._learn(observation, weights)
+        else:
+            step = OnlineStep(weights, None, f"observed only: start={self.policy.start!r}")
+        if step.learned is not None:
+            mixed, error_per_loss = self._damp(step.learned, weights)
+            step = replace(step, weights=mixed)
+        self._is_learning, self._error_per_loss, self._last_score = is_learning, error_per_loss, observation.score
+        self._n_steps += 1
+        self._observations.append(observation)
+        self._drop_old_observations()
+        return step
+
+    def _learn(self, observation: Observation, weights: Array) -> OnlineStep:
+        observations = [*self._observations, observation]
+        first_step = self._n_steps + 1 - len(observations)
+        try:
+            learned = self._learner.learn(
+                observations,
+                objective=self.policy.objective,
+                epsilon=self.policy.epsilon,
+                sample_weight=self.policy.sample_weight(len(observations)),
+                offset=self.policy.offset,
+                constrained=self.policy.constraints != "none",
+            )
+        except SolverError as reason:
+            return OnlineStep(weights, None, str(reason), solver_failed=True)
+        return OnlineStep(weights, replace(learned, argmin=learned.argmin + first_step), learned.note)
+
+    def _damp(self, learned: LearnedLoss, old: Array) -> tuple[Array, float]:
+        """Average old and learned weights, each counted by its 1 / scale; also return the new average of 1 / scale."""
+        is_calibrated = learned.objective == "calibrated" and learned.scale > 0  # the paper's form has scales near 0
+        unit = 1 / learned.scale if is_calibrated else self._error_per_loss or 1.0
+        old_part = self.policy.damping * (self._error_per_loss or unit)
+        new_part = (1 - self.policy.damping) * unit
+        total = old_part + new_part
+        return np.asarray((old_part * old + new_part * learned.weights) / total), total
+
+    def _drop_old_observations(self) -> None:
+        """Drop the observation that the next one pushes out of the window; if all constrain, drop its gram only."""
+        span = self.policy.span
+        if span is None or len(self._observations) < span:
+            return
+        last = len(self._observations) - span
+        if self.policy.constraints == "all":
+            self._observations[last] = self._observations[last].without_gram()
+        else:
+            del self._observations[: last + 1]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that is needed to go on, as JSON types."""
+        return {
+            "tuning": self._is_learning,
+            "unit": self._error_per_loss,
+            "observations": [observation.to_dict() for observation in self._observations],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], n_steps: int, last_score: float) -> None:
+        """Go on from a state after `n_steps` steps, the last of which had the score `last_score`."""
+        observations = [Observation.from_dict(record) for record in state["observations"]]
+        is_learning, error_per_loss = bool(state["tuning"]), float(state["unit"])
+        self._is_learning, self._error_per_loss, self._observations = is_learning, error_per_loss, observations
+        self._n_steps, self._last_score = n_steps, last_score

@@ -1,0 +1,60 @@
+"""Public names: each has a short import path, the page of the API names no others, and none is lost by accident."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[1] / "docs" / "api.md"
+PUBLIC = {  # a room, and all that it exports
+    "tuneloss": ["Box", "LearnedLoss", "LossTuner", "Observation", "learn_loss", "learn_loss_on_folds"],
+    "tuneloss.baselines": ["GpEiMcmc", "OptunaSearch", "RandomSearch", "TuneReg"],
+    "tuneloss.errors": ["InvalidInput", "JournalError", "NotFinite", "RunFailed", "SolverError", "TuneLossError"],
+    "tuneloss.integrations.optuna": ["TuneLossSampler"],
+    "tuneloss.sklearn": ["TunedLogisticRegression"],
+    "tuneloss.torch": [
+        "L1",
+        "L2",
+        "Augmented",
+        "ConvexPiecewiseLinear",
+        "Dropout",
+        "LinearLoss",
+        "OnlineTuner",
+        "UniformLabels",
+        "by_layer",
+        "observe",
+    ],
+    "tuneloss.torch.observing": ["ObserveOptions"],
+    "tuneloss.tuning": ["LossTuner", "OnlineLearner", "OnlinePolicy", "OnlineStep", "Run", "StepRecord"],
+}
+TWICE = {("tuneloss.tuning", "LossTuner")}  # exported from `tuneloss` too, and documented there
+NEEDS = {"integrations": "optuna", "sklearn": "sklearn", "torch": "torch"}  # a room, and the library that it adapts to
+
+
+def documented() -> list[tuple[str, str]]:
+    """Module and name of each class and function on the page of the API."""
+    names, module = [], ""
+    for directive, name in re.findall(r"^\.\. (\w+):: (\S+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE):
+        if directive == "currentmodule":
+            module = name
+        elif directive in ("autoclass", "autofunction"):
+            path = name if "." in name else f"{module}.{name}"
+            names.append(tuple(path.rsplit(".", 1)))
+        elif directive == "automodule":
+            names += [(name, member) for member in PUBLIC[name]]
+    return names
+
+
+@pytest.mark.parametrize("room", PUBLIC)
+def test_public_names_are_stable(room):
+    pytest.importorskip(NEEDS.get(".".join(room.split(".")[1:2]), "tuneloss"))
+    module = importlib.import_module(room)
+    assert sorted(module.__all__) == sorted(PUBLIC[room])
+    assert all(hasattr(module, name) for name in module.__all__)
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="without the pages")
+def test_the_page_of_the_api_names_what_rooms_export_and_all_of_it():
+    exported = {(room, name) for room, names in PUBLIC.items() for name in names}
+    assert set(documented()) == exported - TWICE

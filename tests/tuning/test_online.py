@@ -1,0 +1,156 @@
+"""The online policy and its learner: which checkpoints count, when learning begins, how steps are damped."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tuneloss import Box, Observation, learn_loss
+from tuneloss.core.learn import Learner
+from tuneloss.errors import InvalidInput, SolverError
+from tuneloss.tuning import OnlineLearner, OnlinePolicy
+
+BOX = Box.from_dict({"l1": (0.0, 10.0), "l2": (0.0, 10.0), "fit": 1.0})
+START = np.array([0.5, 0.5, 1.0])
+
+
+def checkpoints(n, seed=0):
+    """Observations whose error is nearly a loss in the box."""
+    rng, models = np.random.default_rng(seed), []
+    for _ in range(n):
+        jacobian = rng.normal(size=(8, 3))
+        gradient = jacobian @ [0.3, 0.2, 1.0] + 0.3 * rng.normal(size=8)
+        models.append(Observation.from_gradients(1.0 + rng.random(), rng.random(3), gradient, jacobian))
+    return models
+
+
+@pytest.mark.parametrize("constraints", ["all", "window", "none"])
+@pytest.mark.parametrize("window", [1, 3, None])
+def test_each_step_is_learn_loss_of_the_checkpoints_that_count(constraints, window):
+    """With the window in the cost, and the argmin constraints of all, of the window, or of none."""
+    policy = OnlinePolicy("now", epsilon="balanced", window=window, constraints=constraints, damping=0.0)
+    learner, seen = OnlineLearner(BOX, policy), []
+    for observation in checkpoints(6):
+        seen.append(observation)
+        step = learner.step(observation, START)
+        first = 0 if window is None else max(len(seen) - window, 0)
+        kept = seen[first:] if constraints == "window" else seen
+        counts = [float(i >= first) for i in range(len(seen))][-len(kept) :]
+        expected = learn_loss(kept, BOX, sample_weight=counts, offset=True, constrained=constraints != "none")
+        np.testing.assert_allclose(step.weights, expected.weights, rtol=1e-9)
+        if constraints != "none":  # else a window forgets what came before it
+            assert step.learned.argmin == expected.argmin + len(seen) - len(kept)
+
+
+@pytest.mark.parametrize("window", [1, 10])
+def test_with_start_rise_learning_begins_with_the_first_rise_and_goes_on(window):
+    learner = OnlineLearner(BOX, OnlinePolicy(window=window))
+    errors = [3.0, 2.0, 2.5, 1.0]
+    models = [Observation(error, o.features, o.gram) for error, o in zip(errors, checkpoints(4), strict=True)]
+    steps = [learner.step(model, START) for model in models]
+    assert [step.learned is not None for step in steps] == [False, False, True, True]
+    assert steps[0].note == "observed only: start='rise'"
+    np.testing.assert_array_equal(steps[1].weights, START)
+
+
+def test_damping_averages_losses_in_units_of_error():
+    """weights / scale is a moving average; at first the old weights have the new scale."""
+    learner, weights, unit = OnlineLearner(BOX, OnlinePolicy("now", damping=0.75)), START, None
+    for observation in checkpoints(5):
+        step = learner.step(observation, weights)
+        new = 1 / step.learned.scale
+        old = new if unit is None else unit
+        unit = 0.75 * old + 0.25 * new
+        weights = (0.75 * old * weights + 0.25 * new * step.learned.weights) / unit
+        np.testing.assert_allclose(step.weights, weights, rtol=1e-12)
+
+
+def test_only_what_counts_or_constrains_is_kept():
+    """The checkpoint that the next one pushes out of the window goes; if all constrain, only its gram goes."""
+    kept = {}
+    for constraints in ("none", "window", "all"):
+        learner = OnlineLearner(BOX, OnlinePolicy("now", window=3, constraints=constraints))
+        for observation in checkpoints(7):
+            learner.step(observation, START)
+        kept[constraints] = [o.gram is not None for o in learner.observations]
+    assert kept == {"none": [True] * 2, "window": [True] * 2, "all": [False] * 5 + [True] * 2}
+
+
+def test_decay_lets_old_checkpoints_count_less_and_then_not_at_all():
+    np.testing.assert_allclose(
+        OnlinePolicy(decay=0.1, window=None).sample_weight(5), [0.0, 1e-3, 1e-2, 0.1, 1.0], rtol=1e-12
+    )
+    assert OnlinePolicy(decay=1.0, window=None).span is None
+
+
+@pytest.mark.parametrize("policy", [OnlinePolicy(), OnlinePolicy.paper(), OnlinePolicy.long_run()])
+def test_a_resumed_learner_goes_on_to_the_same_weights(policy):
+    models = checkpoints(9)
+    learner = OnlineLearner(BOX, policy)
+    for model in models[:5]:
+        learner.step(model, START)
+    resumed = OnlineLearner(BOX, policy)
+    resumed.load_state_dict(learner.state_dict(), 5, models[4].score)
+    for model in models[5:]:
+        one, other = learner.step(model, START), resumed.step(model, START)
+        np.testing.assert_array_equal(one.weights, other.weights)
+        assert (one.learned and one.learned.argmin) == (other.learned and other.learned.argmin)
+
+
+def test_a_failed_step_leaves_the_learner_as_it_was(monkeypatch):
+    """Neither a wrong observation nor an interrupt changes what the next step learns."""
+    models = checkpoints(3)
+    learner, untouched = (OnlineLearner(BOX, OnlinePolicy("now")) for _ in range(2))
+    for one in (learner, untouched):
+        one.step(models[0], START)
+    with pytest.raises(InvalidInput, match="Either all observations have a gram or none"):
+        learner.step(models[1].without_gram(), START)
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "learn", lambda *args, **options: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            learner.step(models[1], START)
+    assert learner.state_dict() == untouched.state_dict()
+    np.testing.assert_array_equal(learner.step(models[2], START).weights, untouched.step(models[2], START).weights)
+
+
+def test_if_no_solver_succeeds_the_weights_stay(monkeypatch):
+    def fails(*args, **options):
+        raise SolverError("no solver today")
+
+    monkeypatch.setattr(Learner, "learn", fails)
+    step = OnlineLearner(BOX, OnlinePolicy("now")).step(checkpoints(1)[0], START)
+    assert step.solver_failed
+    assert step.learned is None
+    assert step.note == "no solver today"
+    np.testing.assert_array_equal(step.weights, START)
+
+
+def test_presets_are_those_of_the_paper_and_of_long_runs():
+    """Section 3.1: all checkpoints count and constrain, in the printed form, without damping."""
+    paper, long_run = OnlinePolicy.paper(), OnlinePolicy.long_run()
+    assert (paper.objective, paper.epsilon, paper.window, paper.constraints, paper.damping) == (
+        "paper",
+        "paper",
+        None,
+        "all",
+        0.0,
+    )
+    assert (long_run.window, long_run.epsilon) == (100, 2e-4)
+    assert OnlinePolicy().epsilon == math.inf
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"start": "later"}, '`start` must be "now" or "rise"'),
+        ({"decay": 0.0}, "`decay` must be above 0 and at most 1"),
+        ({"damping": 1.0}, "`damping` must be at least 0 and below 1"),
+        ({"constraints": "some"}, '`constraints` must be "all", "window" or "none"'),
+        ({"window": 0}, "`window` must be at least 1"),
+        ({"epsilon": -1.0}, "`epsilon` must be"),
+        ({"objective": "best"}, "`objective` must be"),
+    ],
+)
+def test_options_are_checked_at_once(options, message):
+    with pytest.raises(InvalidInput, match=message):
+        OnlinePolicy(**options)

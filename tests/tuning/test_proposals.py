@@ -1,0 +1,154 @@
+"""Both forms of the cost in one tuner: the form that proposed the best learned run leads, the other has every third."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.core.problems import ridge
+from tuneloss import Box, LossTuner, Observation, learn_loss
+from tuneloss.core.learn import Learner
+from tuneloss.errors import InvalidInput, SolverError
+from tuneloss.tuning.run import Run
+
+BOX = Box.from_dict({"l2": (0.01, 1000.0), "fit": 1.0})
+TRAIN = ridge(1)
+FIRST = {"l2": 3.0, "fit": 1.0}
+FORMS = ["calibrated", "paper"]
+
+
+def train(weights: dict[str, float], error: float | None = None) -> Observation:
+    """A model of a ridge regression, whose error may be told otherwise."""
+    model = TRAIN(weights)
+    return model if error is None else replace(model, error=error)
+
+
+def other_than(form: str) -> str:
+    return "paper" if form == "calibrated" else "calibrated"
+
+
+def tuner_with(*runs: tuple[dict[str, float], float | None, str | None]) -> LossTuner:
+    """A tuner that was told runs of (weights, error, form); without an error the run failed."""
+    tuner = LossTuner(BOX)
+    for weights, error, form in runs:
+        tuner.reserve(weights, form=form)
+        if error is None:
+            tuner.tell(weights, failed="diverged")
+        else:
+            tuner.tell(weights, train(weights, error))
+    return tuner
+
+
+def point(l2: float) -> dict[str, float]:
+    return {"l2": l2, "fit": 1.0}
+
+
+def leader(tuner: LossTuner) -> str:
+    """The form that leads: that of the next proposal, or the other one if this is its turn."""
+    form = tuner.propose().form
+    return other_than(form) if tuner.n_runs % 3 == 2 else form
+
+
+@pytest.mark.parametrize("leads", FORMS)
+@pytest.mark.parametrize("first", [3000.0, 1000.0])
+def test_the_form_that_proposed_the_best_learned_run_leads(leads, first):
+    """Though the first run, which nobody learned, may be better still, and worse runs of the other form follow."""
+    tuner = tuner_with((FIRST, first, None), (point(1.0), 2000.0, leads), (point(2.0), 4000.0, other_than(leads)))
+    assert leader(tuner) == leads
+
+
+def test_without_a_learned_run_the_calibrated_form_leads():
+    """One run; failed runs; runs with weights of the user's own."""
+    for tuner in (
+        tuner_with((FIRST, 3000.0, None)),
+        tuner_with((FIRST, 3000.0, None), (point(1.0), None, "paper")),
+        tuner_with((FIRST, 3000.0, None), (point(1.0), 2000.0, None)),
+    ):
+        assert leader(tuner) == "calibrated"
+
+
+def test_the_best_is_so_by_its_metric():
+    """The paper's weights have the lower metric, the calibrated ones the lower error."""
+    tuner = LossTuner(BOX)
+    tuner.tell(FIRST, replace(train(FIRST, 3000.0), metric=0.5))
+    for l2, form, error, metric in ((1.0, "calibrated", 2000.0, 0.9), (2.0, "paper", 2500.0, 0.1)):
+        tuner.reserve(point(l2), form=form)
+        tuner.tell(point(l2), replace(train(point(l2), error), metric=metric))
+    assert leader(tuner) == "paper"
+
+
+def test_all_checkpoints_of_a_run_count_for_the_form_that_proposed_it():
+    tuner = tuner_with((FIRST, 3000.0, None), (point(1.0), 2000.0, "calibrated"), (point(2.0), 2500.0, "paper"))
+    tuner.tell(point(2.0), train(point(2.0), 1500.0))
+    assert [run.form for run in tuner.history] == [None, "calibrated", "paper", "paper"]
+    assert [run.run for run in tuner.history] == [0, 1, 2, 2]
+    assert leader(tuner) == "paper"
+
+
+@pytest.mark.parametrize("leads", FORMS)
+def test_a_tuner_asks_what_these_forms_learn(leads):
+    """Also after a round trip through its state. What this form proposes is told as better than all before."""
+    tuner, other = LossTuner(BOX), other_than(leads)
+    forms = ["calibrated", "paper", leads, leads, other, leads, leads]
+    tuner.tell(FIRST, train(FIRST))
+    for run, form in enumerate(forms):
+        before = [told.observation for told in tuner.history]
+        again = LossTuner.from_state_dict(json.loads(json.dumps(tuner.state_dict())))
+        weights = tuner.ask()
+        assert weights == again.ask() == learn_loss(before, BOX, objective=form).as_dict()
+        assert tuner.learned.objective == form
+        tuner.tell(weights, train(weights, 3000.0 - run if form == leads else 3500.0))
+    assert [told.form for told in tuner.history] == [None, *forms]
+
+
+@pytest.mark.parametrize("leads", FORMS)
+def test_of_parallel_proposals_every_third_is_the_others(leads):
+    """Pending points count as asked for; each is told with its own form, in whatever order, also after a resume."""
+    other = other_than(leads)
+    tuner = tuner_with((FIRST, 3000.0, None), (point(1.0), 2000.0, leads))
+    proposals = [tuner.propose() for _ in range(6)]
+    assert [proposal.form for proposal in proposals] == [other, leads, leads, other, leads, leads]
+    tuner = LossTuner.from_state_dict(json.loads(json.dumps(tuner.state_dict())))
+    for proposal in reversed(proposals):
+        weights = BOX.as_dict(proposal.point)
+        tuner.tell(weights, train(weights))
+    assert [run.form for run in tuner.history[2:]] == [leads, leads, other, leads, leads, other]
+
+
+def test_the_form_of_a_run_is_in_the_journal_and_may_be_missing(tmp_path):
+    """A resumed tuner has the same leader; records without a form, or with a wrong one, are read or refused."""
+    path = tmp_path / "runs.jsonl"
+    tuner = LossTuner(BOX, journal=path)
+    for weights, error, form in ((FIRST, 3000.0, None), (point(1.0), 2000.0, "paper")):
+        tuner.reserve(weights, form=form)
+        tuner.tell(weights, train(weights, error))
+    assert [run.form for run in LossTuner(BOX, journal=path).history] == [None, "paper"]
+    record = tuner.history[1].to_dict()
+    assert Run.from_dict({name: value for name, value in record.items() if name != "form"}).form is None
+    with pytest.raises(InvalidInput, match='`form` must be "calibrated", "paper" or None; found \'best\''):
+        Run.from_dict(record | {"form": "best"})
+    with pytest.raises(InvalidInput, match="`form` must be"):
+        tuner.reserve(FIRST, form="best")
+
+
+def test_a_fallback_keeps_the_form(monkeypatch):
+    """A point moved away from one that was tried counts for the form that was meant."""
+    tuner = LossTuner(BOX)
+    tuner.tell(FIRST, train(FIRST))
+    learned = tuner.ask()
+    tuner.tell(learned, train(learned, 2000.0))
+    same = learn_loss([train(FIRST)], BOX, objective="calibrated")
+    monkeypatch.setattr(Learner, "learn", lambda *_, **options: same)
+    proposal = tuner.propose()
+    assert BOX.as_dict(proposal.point) != learned
+    assert proposal.form == "paper"
+
+
+def test_without_a_solution_the_next_weights_are_near_the_best_and_count_for_no_form(monkeypatch):
+    def fails(*args, **options):
+        raise SolverError("no solver today")
+
+    tuner = tuner_with((FIRST, 3000.0, None))
+    monkeypatch.setattr(Learner, "learn", fails)
+    with pytest.warns(RuntimeWarning, match="near the best so far, since no solver today"):
+        assert tuner.propose().form is None
