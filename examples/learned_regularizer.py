@@ -18,7 +18,6 @@ import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -31,8 +30,8 @@ from tuneloss.tuning import OnlinePolicy
 
 # The best of 0.01, 0.03 and 0.1 for AdaGrad alone, on a seed that is not reported; digits need a larger one.
 LEARNING_RATE, ON_DIGITS = 0.01, 0.03
-# For hundreds of epochs; the policy was chosen on seeds 100 and 101. The short run on digits has the defaults.
-OPTIONS: dict[str, Any] = {"policy": OnlinePolicy.long_run(), "observe": ObserveOptions(batches=None)}
+# The long run is for hundreds of epochs. The short run on digits has the defaults.
+LONG_RUN, EVERY_BATCH = OnlinePolicy.long_run(), ObserveOptions(batches=None)
 KNOTS = 50
 DATASET = "tf_flowers"
 METHODS = ("AdaGrad", "AdaGrad + tuner")
@@ -53,7 +52,8 @@ def run(key: Record, *, folder: str | None) -> Record:
     regularizers: dict[str, Record] = {}
 
     def tune(train: object, validation: object) -> OnlineTuner:
-        return OnlineTuner(model, loss, logloss, train, validation, **(OPTIONS if folder else {}))
+        options = {"policy": LONG_RUN, "observe": EVERY_BATCH} if folder else {}
+        return OnlineTuner(model, loss, logloss, train, validation, **options)
 
     def look(epoch: int, tuner: OnlineTuner | None) -> None:
         if tuner is not None and (epoch in DRAWN or epoch == key["epochs"]):

@@ -1,5 +1,8 @@
 """Hinges by bins, against the dense Jacobian and the definition."""
 
+import subprocess
+import sys
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,3 +68,10 @@ def test_names_are_in_the_order_of_the_rows():
     assert hinge_names(3) == ["right0", "right1", "right2", "left0", "left1", "left2"]
     signs = np.sign(hinge_matrix(3).sum(axis=1))
     assert signs.tolist() == [1, 1, 1, -1, -1, -1]
+
+
+def test_hinges_and_the_estimator_need_no_numba():
+    """Only the look-up does, which torch and the paper's trainer use."""
+    program = "import sys; sys.modules['numba'] = None; import tuneloss.hinges, tuneloss.sklearn, tuneloss.report"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from tuneloss.cli.console import console, progress
+from tuneloss.cli.guards import make_folder, stoppable, writing
 from tuneloss.cli.paper import print_table
-from tuneloss.cli.shown import make_folder, stoppable, writing
 
 
 def demo(

@@ -28,7 +28,7 @@ from tuneloss.types import Array
 
 KNOTS = 50  # of the learned regularizer
 DRAWN = (10, 100, 1000)  # epochs after which the regularizer is kept
-ONLINE: dict[str, OnlinePolicy | None] = {  # tuners inside one run, and their policies
+ONLINE: dict[str, OnlinePolicy | None] = {  # tuners inside one run; all of them observe all batches
     "none": None,
     "tuneloss-paper": OnlinePolicy.paper(),
     "tuneloss": OnlinePolicy(),
@@ -150,13 +150,12 @@ def learned_loss() -> LinearLoss:
 
 def train_epoch(trainer: AdaGrad, loss: LinearLoss) -> None:
     """Train for one epoch with the current weights of the loss; while they are 0, on the log loss alone."""
-    _, term, places = loss.penalty_terms()[0]
-    weights = loss.weights[places].tolist()
+    (learned,) = loss.layout.learned
+    weights = loss.weights[learned.positions].tolist()
     if not any(weights):
         trainer.epoch(np.array([0.0, 0.0, 0.0, 0.0, 1.0]))
         return
-    assert isinstance(term, ConvexPiecewiseLinear)
-    r = term.function(weights)
+    r = learned.penalty.function(weights)
     trainer.epoch_with_slopes(r.knots, r.bin_slopes)
 
 

@@ -1,4 +1,7 @@
-"""An observation against its plainest form, and a model that does not notice it."""
+"""An observation against its plainest form, and a model that does not notice it.
+
+These tests reach passes.py, sums.py, assembly.py and gram.py through `observe`.
+"""
 
 import copy
 import gc

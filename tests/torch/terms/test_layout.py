@@ -1,10 +1,14 @@
 """The layout of a loss: positions by name."""
 
+import copy
+import io
+
 import pytest
+import torch
 
 from tuneloss import Box
 from tuneloss.errors import InvalidInput
-from tuneloss.torch import L1, L2, ConvexPiecewiseLinear
+from tuneloss.torch import L1, L2, ConvexPiecewiseLinear, LinearLoss, UniformLabels
 from tuneloss.torch.terms.layout import make_layout
 
 
@@ -40,3 +44,16 @@ def test_a_name_is_used_once():
         make_layout({"a": (0, 1)}, [("a", L1()), ("a", L2())], [], others=False)
     with pytest.raises(InvalidInput, match="must have different names"):
         make_layout({"a": (0, 1)}, [("a", L1(groups={"b": "0.*"}))], ["a/b"], others=False)
+
+
+def test_a_copy_of_a_loss_has_a_layout_of_its_own():
+    """Its penalties are those that the copy moves and saves, also after pickling."""
+    loss = LinearLoss({"fit": UniformLabels(), "r": ConvexPiecewiseLinear([0.0])}, box={"fit": 1.0, "r": (0, 1)})
+    torch.save(loss, file := io.BytesIO())
+    file.seek(0)
+    for other in (copy.deepcopy(loss), torch.load(file, weights_only=False)):
+        (placed,) = other.layout.penalties
+        assert placed.penalty is other.penalties[0]
+        assert placed.penalty is not loss.penalties[0]
+        other.double()
+        assert placed.penalty.knots.dtype == torch.float64

@@ -197,8 +197,8 @@ class Shards(Processes):
 
     def sum_spread(self, spread: Spread) -> tuple[float, float]:
         """Each part is made of one part of every process, and the share is the mean of their shares."""
-        own = torch.tensor(spread.sizes, dtype=torch.float64)
-        sizes, share = sum_parts([own, _share(spread)], self.group, self.device)
+        local_sizes = torch.tensor(spread.sizes, dtype=torch.float64)
+        sizes, share = sum_parts([local_sizes, _share(spread)], self.group, self.device)
         spread.share = float(share[0] / share[1])
         return float(sizes.sum()), float(sizes.square().sum())
 

@@ -13,33 +13,50 @@ from torch import Tensor, nn
 from tuneloss.core.box import Box
 from tuneloss.errors import InvalidInput
 from tuneloss.torch.shards import reshard
-from tuneloss.torch.terms.data_terms import Batch, SharedForward, Term
+from tuneloss.torch.terms.data_terms import Batch, Term
 from tuneloss.torch.terms.layout import Bounds, Placed, make_layout
 from tuneloss.torch.terms.penalties import Penalty, add
 from tuneloss.torch.terms.selection import trainable
+from tuneloss.torch.terms.shared_forward import SharedForward
 from tuneloss.torch.terms.source import Source, describe, takes_model_and_batch
 from tuneloss.types import Array
 
 
 class LinearLoss(nn.Module):
-    """loss(model, batch) = sum over terms of weight * term.
+    """A training loss ``loss(model, batch)``: the sum over terms of weight times term.
 
-    Terms are of two kinds. Data terms are callables (model, batch) -> scalar, a mean over the batch; penalties, such
-    as `L2()`, are sums over parameters. Terms of weight 0 are not evaluated, unless one forward gives them anyway.
-    Terms that make the same call of the model, such as model(batch[0]), share it.
+    Terms are of two kinds. Data terms are callables ``(model, batch) -> scalar``, a mean over the batch. Penalties,
+    such as ``L2()``, are sums over parameters. Terms of weight 0 are not evaluated, unless one forward gives them
+    anyway.
 
-    terms: {name: term}; or a list, where a callable may also return {name: scalar}, several terms of one forward.
-    box: {term: (lower, upper) or a number that pins it}, the bound of a term with several weights being that of each;
-        or a `Box`, e.g. `Box.simplex(names)`.
-    weights: to begin with; if not given the lower bounds (on a simplex, all equal).
-    normalize: divide by the sum of the data terms' weights, so that a learned weight does not change the step size
-        under SGD. Off by default: then the loss is what its weights say, penalties keep their strength
-        relative to the pinned term, and Adam or AdaGrad do not feel the size of a loss anyway.
-    share_forward: off, each term calls the model itself, with its own draw of the model's dropout. While it is on,
-        terms are given a stand-in for the model, which is called and read like it but is no `nn.Module`.
+    Parameters
+    ----------
+    terms : mapping of str to term, or sequence of terms
+        In a sequence, a callable may also return ``{name: scalar}``: several terms of one forward.
+    box : mapping or Box
+        ``{term: (lower, upper)}``, or a number instead of a pair to pin a weight. A bound holds for each weight of its
+        term. Or a `Box` over the names of all weights, such as ``Box.simplex(names)``.
+    weights : mapping or array, optional
+        The first weights; by default the lower bounds (on a simplex, equal weights).
+    normalize : bool, default False
+        Divide by the sum of the data terms' weights, so that a learned weight does not change the step size under SGD.
+        Without it penalties keep their strength relative to the pinned term. Adam and AdaGrad do not depend on the
+        scale of a loss anyway.
+    share_forward : bool, default True
+        Terms that make the same call of the model, such as ``model(batch[0])``, share it. For this, terms receive a
+        stand-in for the model, which is called and read like the model but is no `nn.Module`. Without it, each term
+        calls the model itself, with its own draw of the model's dropout.
 
-    `weights` is a buffer (k,): it is in the state dict and moves with `.to()`. `box` and `names` give its order.
+    Attributes
+    ----------
+    weights : (k,) tensor
+        A buffer: it is in the state dict and moves with ``.to()``.
+    names : tuple of str
+        The names of the weights, in their order.
+    box : Box
 
+    Examples
+    --------
     >>> from tuneloss.torch import L2
     >>> log_loss = lambda model, batch: nn.functional.cross_entropy(model(batch[0]), batch[1])
     >>> loss = LinearLoss({"logloss": log_loss, "l2": L2()}, box={"logloss": 1.0, "l2": (0, 0.1)})
@@ -107,26 +124,24 @@ class LinearLoss(nn.Module):
 
     @property
     def last(self) -> dict[str, float]:
-        """The value of each term that the last call evaluated; of a penalty with several weights, its weighted sum."""
+        """The value of each term that the last call evaluated; for a penalty with several weights, its weighted sum."""
         return {name: float(value) for name, value in self._last.items()}
 
     def as_dict(self) -> dict[str, float]:
-        """The weights by name."""
+        """Return the weights by name."""
         return dict(zip(self.names, self.numbers(), strict=True))
 
     def numbers(self) -> list[float]:
-        """The weights as Python numbers; read from the buffer only when it has changed.
-
-        While torch.compile traces, versions say nothing.
-        """
-        known, version, numbers = self._numbers
-        if torch.compiler.is_compiling() or known is not self.weights or version != self.weights._version:
+        """Return the weights as Python numbers. The buffer is read only if it has changed."""
+        buffer, version, numbers = self._numbers
+        stale = buffer is not self.weights or version != self.weights._version
+        if torch.compiler.is_compiling() or stale:  # while torch.compile traces, versions say nothing
             numbers = self.weights.tolist()
             self._numbers = (self.weights, self.weights._version, numbers)
         return numbers
 
     def set_weights(self, weights: Mapping[str, float | Sequence[float]] | ArrayLike) -> None:
-        """Set some weights by name, or all of them; a penalty's name stands for all of its weights."""
+        """Set some weights by name, or all of them as an array; a penalty's name stands for all of its weights."""
         values: Any = weights
         if isinstance(weights, Mapping):
             # In the box again, should the buffer be in bfloat16.
@@ -178,9 +193,20 @@ class LinearLoss(nn.Module):
     def data_values(
         self, model: nn.Module, batch: Batch, names: Iterable[str] | None = None, *, of: Sequence[Source] | None = None
     ) -> dict[str, Tensor]:
-        """The values of the data terms: scalars to be differentiated.
+        """Evaluate data terms on a batch.
 
-        names: those that are needed, if not all. of: the sources to ask, if not all.
+        Parameters
+        ----------
+        model : Module
+        batch : object
+        names : iterable of str, optional
+            The terms that are needed, by default all. Others that the same callable gives are returned too.
+        of : sequence of Source, optional
+            The sources to evaluate, by default all.
+
+        Returns
+        -------
+        dict of str to scalar tensor
         """
         wanted = set(self.data_names if names is None else names)
         stand_in = SharedForward(model) if self.share_forward else model
@@ -221,30 +247,30 @@ class LinearLoss(nn.Module):
         return curves
 
     def __getstate__(self) -> dict[str, Any]:
-        """For a copy: its buffers count their versions anew, so what was read is forgotten."""
+        """Return the state for a copy, without what was read: the buffers of a copy count their versions anew."""
         return {**self.__dict__, "_numbers": (None, 0, [])}
 
     def get_extra_state(self) -> dict[str, Any]:
-        """The names of the weights, so that a state is not taken for that of another loss."""
+        """Return the names of the weights, so that a state is not taken for that of another loss."""
         return {"names": list(self.names)}
 
     def set_extra_state(self, state: Any) -> None:
-        """Nothing to set: the names were compared before anything was loaded."""
+        """Do nothing: the names were compared before anything was loaded."""
 
     def extra_repr(self) -> str:
         return f"{self.box}, normalize={self.normalize}"
 
     def _check_sources(self) -> None:
-        """Raise unless the names that terms returned, as far as they are known, are those of the box, each once."""
-        given = [name for s in self.sources for name in s.names or ()]
-        unknown = [name for name in given if name not in self.data_names]
-        all_known = all(s.names is not None for s in self.sources)
-        missing = [n for n in self.data_names if n not in given] if all_known else []
-        if unknown or missing or len(set(given)) < len(given):
+        """Raise unless the names that terms have returned so far are those of the box, each once."""
+        returned = [name for s in self.sources for name in s.names or ()]
+        unknown = [name for name in returned if name not in self.data_names]
+        complete = all(s.names is not None for s in self.sources)
+        missing = [n for n in self.data_names if n not in returned] if complete else []
+        if unknown or missing or len(set(returned)) < len(returned):
             for s in self.sources:
                 s.forget()
             raise InvalidInput(
-                f"The data terms must give the names {list(self.data_names)} of the box, each once; found {given}: "
+                f"The data terms must give the names {list(self.data_names)} of the box, each once; found {returned}: "
                 f"missing {missing}, unknown {unknown}. Change the box or the terms."
             )
 
@@ -268,7 +294,7 @@ def _start(box: Box) -> Any:
 
 
 def _refuse_another_loss(module: nn.Module, state: Mapping[str, Any], prefix: str, *_: Any) -> None:
-    """Before anything is loaded: the state must be of a loss with these weights."""
+    """Raise, before anything is loaded, unless the state is that of a loss with these weights."""
     assert isinstance(module, LinearLoss)
     extra = state.get(f"{prefix}_extra_state")
     found = extra.get("names") if isinstance(extra, Mapping) else None
