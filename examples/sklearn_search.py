@@ -1,7 +1,7 @@
 """Show how TunedLogisticRegression searches, and what it learns, on digits.
 
-python examples/sklearn_search.py            300 of the examples, 3 folds; the picture goes into build/examples/
-python examples/sklearn_search.py --full     all examples, 5 folds; the picture goes into docs/
+python examples/sklearn_search.py            small: 300 examples, 3 folds, into build/examples/
+python examples/sklearn_search.py --full     all examples, 5 folds, into docs/
 
 Left: validation log loss of each fit by its L2 weight, beside that of fits with L2 alone. Right: the penalty of a
 coefficient, as learned by the last fit and by `strategy="online"`, which learns a convex function.
@@ -99,8 +99,10 @@ def draw_figure(model: TunedLogisticRegression, online: TunedLogisticRegression,
 def main(argv: Sequence[str] | None = None) -> str:
     """Fit, draw the figure, and return the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="all examples, 5 folds, a finer curve")
-    parser.add_argument("--seed", type=int, default=0, help="of the folds")
+    parser.add_argument(
+        "--full", action="store_true", help="the committed figure: all examples, 5 folds, a finer curve"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the folds")
     parser.add_argument("--out", type=Path, help="folder for images/ (default: docs, or build/examples)")
     options = parser.parse_args(argv)
     out = options.out or ROOT / ("docs" if options.full else "build/examples")
