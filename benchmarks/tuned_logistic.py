@@ -33,7 +33,7 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from tuneloss.sklearn import TunedLogisticRegression
-from tuneloss.sklearn.l2_cv import l2_cv
+from tuneloss.sklearn.comparison import l2_cv
 
 TABLES = {"digits": load_digits, "breast_cancer": load_breast_cancer}
 IMAGES = ("tf_flowers", "nct_crc_he_3class", "oxford_iiit_pet", "caltech101")

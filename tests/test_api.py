@@ -12,7 +12,18 @@ PUBLIC = {  # a room, and all that it exports
     "tuneloss.baselines": ["GpEiMcmc", "OptunaSearch", "RandomSearch", "TuneReg"],
     "tuneloss.errors": ["InvalidInput", "JournalError", "NotFinite", "RunFailed", "SolverError", "TuneLossError"],
     "tuneloss.integrations.optuna": ["TuneLossSampler"],
-    "tuneloss.sklearn": ["TunedLogisticRegression"],
+    "tuneloss.data": ["Dataset", "read_dataset", "read_inputs"],
+    "tuneloss.sklearn": [
+        "ModelComparison",
+        "SavedModel",
+        "TrainTestRows",
+        "TunedLogisticRegression",
+        "check_replaceable",
+        "compare_models",
+        "hold_out",
+        "load_model",
+        "write_fit",
+    ],
     "tuneloss.torch": [
         "L1",
         "L2",
@@ -26,6 +37,7 @@ PUBLIC = {  # a room, and all that it exports
         "observe",
     ],
     "tuneloss.torch.observing": ["ObserveOptions"],
+    "tuneloss.torch.terms": ["GroupPenalty", "Penalty"],
     "tuneloss.tuning": ["LossTuner", "OnlineLearner", "OnlinePolicy", "OnlineStep", "Run", "StepRecord"],
 }
 TWICE = {("tuneloss.tuning", "LossTuner")}  # exported from `tuneloss` too, and documented there

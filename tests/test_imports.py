@@ -25,9 +25,13 @@ BELOW = {  # a room, and the rooms it may import
     "report": ["core", "errors", "files", "hinges", "text", "tuning", "types"],
     "torch": ["core", "errors", "hinges", "tuning", "types"],
     "integrations": ["core", "errors", "tuning", "types"],
-    "sklearn": ["core", "errors", "files", "hinges", "npz", "tuning", "types"],
+    "data": ["errors", "npz", "types"],
+    "sklearn": ["core", "data", "errors", "files", "hinges", "npz", "report", "tuning", "types"],
     "paper": ["baselines", "core", "errors", "files", "hinges", "npz", "report", "torch", "tuning", "types"],
-    "cli": ["baselines", "core", "errors", "files", "npz", "paper", "report", "sklearn", "text", "tuning", "types"],
+    "cli": [
+        *["baselines", "core", "data", "errors", "files", "npz"],
+        *["paper", "report", "sklearn", "text", "tuning", "types"],
+    ],
     "__main__": ["cli"],
 }
 

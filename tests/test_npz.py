@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from tuneloss.errors import InvalidInput
-from tuneloss.npz import LONGEST_DIRECTORY, MOST_MEMBERS, read_arrays
+from tuneloss.npz import MAX_DIRECTORY, MAX_MEMBERS, read_arrays
 
 LIMIT = 10**6
 
@@ -105,8 +105,8 @@ def test_names_of_members_are_those_of_arrays(tmp_path, name, said):
         (member(descr="|V8"), "holds objects or records"),
         (member(descr="no such"), "damaged file"),
         (member(descr="(" * 5000), "damaged file"),
-        (member(np.array(["\ud800"])), "'a.npy' holds 0xd800, which is no letter"),
-        (member(np.array([0x110000], "<u4"), descr="<U1", shape=(1,)), "'a.npy' holds 0x110000, which is no letter"),
+        (member(np.array(["\ud800"])), "'a.npy' holds 0xd800, which is not a character"),
+        (member(np.array([0x110000], "<u4"), descr="<U1", shape=(1,)), "holds 0x110000, which is not a character"),
         (b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**32 - 1) + b" " * 10**5, "damaged file"),
         (b"\x93NUMPY\x02\x00" + struct.pack("<I", 12000) + b"(" * 12000, "damaged file"),
         (b"\x93NUMPY\x03\x00" + member()[8:], "header of another version"),
@@ -139,9 +139,9 @@ def test_an_encrypted_member_is_refused(tmp_path):
 
 
 def test_too_many_members_are_refused(tmp_path):
-    path = archive(tmp_path / "a.npz", [(f"a{i}.npy", b"") for i in range(MOST_MEMBERS + 1)])
+    path = archive(tmp_path / "a.npz", [(f"a{i}.npy", b"") for i in range(MAX_MEMBERS + 1)])
     assert "it has 1,001 members, more than 1,000" in refused(path)
-    long = [("x" * 60_000 + f"{i}.npy", b"") for i in range(LONGEST_DIRECTORY // 60_000 + 1)]
+    long = [("x" * 60_000 + f"{i}.npy", b"") for i in range(MAX_DIRECTORY // 60_000 + 1)]
     assert "its table of contents has more than 1,048,576 bytes" in refused(archive(tmp_path / "b.npz", long))
 
 
@@ -192,7 +192,7 @@ def test_a_bomb_takes_no_memory_whatever_it_declares(tmp_path, declared):
 
 
 def test_what_is_no_file_is_refused(tmp_path):
-    assert "it is no file" in refused(tmp_path)
+    assert "it is not a file" in refused(tmp_path)
     assert "No such file" in refused(tmp_path / "none.npz")
 
 

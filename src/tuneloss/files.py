@@ -1,7 +1,8 @@
-"""Files that are written whole or not at all, and drafts that no other program can put in our way.
+"""Write files whole or not at all.
 
-A file is first written as a draft beside its place, then moved there in one step: a full disk or a kill leaves the old
-file as it was. A process keeps its drafts locked, so the next one can tell a draft in use from one that a kill left.
+A file is first written as a draft in the same folder, then moved to its place in one step. A full disk or a kill leaves
+the old file as it was. A process keeps its drafts locked, so that another one can tell a draft in use from one that a
+killed process left behind. Drafts have random names and are created exclusively: no other program can plant one.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ from typing import BinaryIO
 
 try:
     import fcntl
-except ImportError:  # Windows has no such locks
+except ImportError:  # Windows does not have these locks
     fcntl = None  # type: ignore[assignment]
 
-DRAFT = ".tuneloss-draft"  # how the name of a draft ends
-LONGEST = 24  # letters of a name and of a suffix that a draft's name repeats: file systems take 255 bytes in all
+DRAFT_ENDING = ".tuneloss-draft"
+MAX_REPEATED = (
+    24  # letters of a name, and of a suffix, that a draft's name repeats: file systems allow 255 bytes in all
+)
 
 
 def create(path: Path) -> BinaryIO:
-    """A new, unbuffered file to write. FileExistsError if anything has that name, even a link to nowhere."""
+    """Create a file and open it unbuffered; raise FileExistsError if anything has that name, even a dangling link."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     return os.fdopen(os.open(path, flags, 0o666), "w+b", buffering=0)
 
@@ -33,37 +36,37 @@ def create(path: Path) -> BinaryIO:
 def write_all(file: BinaryIO, content: bytes) -> None:
     """Write every byte and wait until the disk has them, or raise OSError.
 
-    One `write` to an unbuffered file may take a part of the bytes only, as it does where the disk becomes full.
+    One `write` to an unbuffered file may take only a part of the bytes, for example when the disk becomes full.
     """
-    left = memoryview(content)
-    while left:
-        written = file.write(left)
-        if not written:
+    rest = memoryview(content)
+    while rest:
+        n_taken = file.write(rest)
+        if not n_taken:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        left = left[written:]
+        rest = rest[n_taken:]
     os.fsync(file.fileno())
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Put these bytes in the place of a file, or raise OSError and leave the file as it was."""
+    """Replace the content of a file, or raise OSError and leave it as it was."""
     with replacing(path) as draft:
         draft.write_bytes(content)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Gives an empty draft to write. It takes the place of `path` if the block ends well, and is removed if not.
+    """Give an empty draft to write to; it replaces `path` if the block ends without an error, and is removed otherwise.
 
-    The draft has the suffix of `path`, so that a writer who looks at it, as matplotlib does, chooses the same format.
-    A device or a pipe, such as /dev/stdout, has nothing to keep: it is given itself.
+    The draft has the suffix of `path`, because some writers, such as matplotlib, choose the format by it. A device or a
+    pipe, such as /dev/stdout, has no old content to protect: the block writes to it directly.
     """
-    real = Path(os.path.realpath(path))  # behind a link, the file is replaced and not the link
+    real = Path(os.path.realpath(path))  # of a link, the file behind it is replaced
     if real.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not real.is_file():
         yield path
         return
-    if real.exists() and not os.access(real, os.W_OK):  # it could be replaced, but was protected from that
+    if real.exists() and not os.access(real, os.W_OK):  # a move could replace it, but the user protected it
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     with _draft(real.parent, real.name, real.suffix) as draft:
         yield draft
@@ -76,16 +79,16 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def draft_folder(parent: Path, name: str) -> Iterator[Path]:
-    """A new folder inside `parent` for the time of the block. Folders of the same name left by a kill are removed."""
+    """Give a new folder inside `parent` for the duration of the block; remove those that killed processes left."""
     with _draft(parent, name, "", folder=True) as draft:
         yield draft
 
 
 @contextmanager
 def _draft(parent: Path, name: str, suffix: str, *, folder: bool = False) -> Iterator[Path]:
-    name, ending = name[:LONGEST], DRAFT + suffix[:LONGEST]
-    for left in parent.glob(f".{_escaped(name)}.*{_escaped(ending)}"):
-        _remove_if_unused(left)
+    name, ending = name[:MAX_REPEATED], DRAFT_ENDING + suffix[:MAX_REPEATED]
+    for old in parent.glob(f".{_escaped(name)}.*{_escaped(ending)}"):
+        _remove_if_unused(old)
     draft, lock = _locked_draft(parent, name, ending, folder=folder)
     try:
         yield draft
@@ -97,7 +100,7 @@ def _draft(parent: Path, name: str, suffix: str, *, folder: bool = False) -> Ite
 def _locked_draft(parent: Path, name: str, ending: str, *, folder: bool) -> tuple[Path, int]:
     """A draft of a new name, and the descriptor that holds its lock.
 
-    Another process may take it for a left one, and remove it, just before it is locked: then there is a next one.
+    Just before it is locked, another process may take it for abandoned and remove it. Then another draft is made.
     """
     while True:
         draft = parent / f".{name}.{secrets.token_hex(4)}{ending}"
@@ -115,7 +118,7 @@ def _locked_draft(parent: Path, name: str, ending: str, *, folder: bool) -> tupl
 
 
 def _take(lock: int) -> bool:
-    """Lock it, unless another process holds it."""
+    """Take the lock; False if another process holds it."""
     if fcntl is None:
         return True
     try:
@@ -128,13 +131,13 @@ def _take(lock: int) -> bool:
 
 
 def _remove_if_unused(draft: Path) -> None:
-    """Remove what a killed process left; where there are no locks it cannot be told, and stays."""
+    """Remove a draft that a killed process left. Without locks this cannot be known, and the draft stays."""
     if fcntl is None or draft.is_symlink():
         return
     with suppress(OSError):
         lock = os.open(draft, os.O_RDONLY | os.O_NOFOLLOW)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error, also where there are no locks: it stays
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if it is in use, or without locks
             _remove(draft)
         finally:
             os.close(lock)
@@ -148,5 +151,5 @@ def _remove(draft: Path) -> None:
 
 
 def _escaped(name: str) -> str:
-    """The name as a pattern of `glob` that only it matches."""
+    """The name as a pattern of `glob` that matches only this name."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

@@ -1,7 +1,8 @@
-"""Arrays from an npz file of anyone: what it may take of memory is known before it is taken, and nothing in it is run.
+"""Read the arrays of an npz file from anywhere: its memory is known before it is taken, and nothing in it is run.
 
-An npz file is a zip archive of npy files, each a header and the bytes of one array. A small archive can claim, and even
-hold, any number of bytes; so each claim is checked against a limit, and no more is expanded than was claimed.
+An npz file is a zip archive of npy files. Each of them is a header and the bytes of one array. A small archive can
+claim, and even hold, any number of bytes. Each claim is therefore checked against a limit, and no more is expanded than
+was claimed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 import re
 import warnings
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,62 +23,88 @@ from numpy.typing import NDArray
 from tuneloss.errors import InvalidInput
 from tuneloss.text import HIDDEN
 
-MOST_MEMBERS = 1000
-LONGEST_NAME = 200  # letters
-LONGEST_DIRECTORY = 2**20  # bytes of the archive's table of contents: enough for the most members of longest names
-LONGEST_HEADER = 2**14  # bytes of a member before its array; NumPy itself takes up to 10,000 letters
-LOCAL_HEADER = 30  # bytes that stand before each member, beside its name
+# The limits of what is read.
+MAX_MEMBERS = 1000  # arrays per archive
+MAX_NAME = 200  # letters of the name of a member
+MAX_DIRECTORY = 2**20  # bytes of the archive's table of contents: enough for MAX_MEMBERS names of MAX_NAME letters
+MAX_HEADER = 2**14  # bytes of a member before its array; NumPy itself reads headers of up to 10,000 letters
 CHUNK = 2**20  # bytes that are expanded at a time
-KINDS = "biufcSUmM"  # of dtypes: numbers, text and times; neither objects nor records
+KINDS = "biufcSUmM"  # kinds of dtype: numbers, text and times, but neither objects nor records
+
+# What the formats say.
+LOCAL_HEADER = 30  # bytes before each member of a zip archive, not counting its name
+ENCRYPTED = 0x1  # the bit of a member's flags that says so
+SURROGATES, LAST_CHARACTER = (0xD800, 0xDFFF), 0x10FFFF  # of Unicode; a surrogate alone is not a character
+HEADER_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}  # by version
 
 
 class _Refused(Exception):
-    """What must hold of an archive, and does not."""
+    """A rule that an archive breaks, in words."""
 
 
-def read_arrays(path: Path, what: str, most_bytes: float, advice: str = "") -> dict[str, NDArray[Any]]:
-    """The arrays of an npz file, which must be `what`, by name.
+def read_arrays(path: Path, what: str, max_bytes: float, advice: str = "") -> dict[str, NDArray[Any]]:
+    """Read all arrays of an npz file.
 
-    most_bytes: of all its arrays together. advice: what can be done about more.
+    Parameters
+    ----------
+    path : Path
+        The file.
+    what : str
+        What the file must be, for error messages: "an npz file".
+    max_bytes : float
+        The largest size of all arrays together.
+    advice : str
+        What the user can do about a file that is larger. It ends the message.
+
+    Returns
+    -------
+    dict of str to array
+        The arrays by name.
+
+    Raises
+    ------
+    InvalidInput
+        If it is another file, damaged, or beyond a limit.
     """
     try:
         if not path.is_file() and path.exists():
-            raise _Refused("it is no file")
+            raise _Refused("it is not a file")
         with path.open("rb") as file, np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a header that Python 2 wrote
-            return _read(file, most_bytes, advice)
+            return _read(file, max_bytes, advice)
     except (_Refused, OSError) as reason:
         raise InvalidInput(f"`{path}` must be {what}; found that {reason}.") from None
-    except Exception:  # zipfile and NumPy have many for bytes that are no such file
+    except Exception:  # zipfile and NumPy raise many kinds for bytes that are not such a file
         size = path.stat().st_size
         raise InvalidInput(f"`{path}` must be {what}; found another or a damaged file, of {size} bytes.") from None
 
 
-def _read(file: BinaryIO, most_bytes: float, advice: str) -> dict[str, NDArray[Any]]:
-    bounded = _Bounded(file)
+def _read(file: BinaryIO, max_bytes: float, advice: str) -> dict[str, NDArray[Any]]:
+    bounded = _BoundedFile(file)
     with zipfile.ZipFile(bounded) as archive:
-        bounded.most = None
+        bounded.max_read = None
         members = archive.infolist()
-        _check_directory(members, archive.start_dir)
+        _check_members(members)
+        _check_places(members, archive.start_dir)
         size = sum(member.file_size for member in members)
-        if size > most_bytes:
-            raise _Refused(f"its arrays take {size:,} bytes, more than {int(most_bytes):,}{advice}")
-        return {member.filename.removesuffix(".npy"): _array(archive, member) for member in members}
+        if size > max_bytes:
+            raise _Refused(f"its arrays take {size:,} bytes, more than {int(max_bytes):,}{advice}")
+        return {member.filename.removesuffix(".npy"): _read_member(archive, member) for member in members}
 
 
-class _Bounded:
-    """A file of which no long part is read at once, so that a table of contents without end does not fill memory."""
+class _BoundedFile:
+    """A file of which no long part is read at once, so that an endless table of contents does not fill the memory."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
-        self.most: int | None = LONGEST_DIRECTORY
+        self.max_read: int | None = MAX_DIRECTORY
 
     def read(self, n: int = -1) -> bytes:
-        if self.most is None:
+        if self.max_read is None:
             return self.file.read(n)
-        content = self.file.read(self.most + 1 if n < 0 else min(n, self.most + 1))
-        if len(content) > self.most:
-            raise _Refused(f"its table of contents has more than {self.most:,} bytes")
+        content = self.file.read(self.max_read + 1 if n < 0 else min(n, self.max_read + 1))
+        if len(content) > self.max_read:
+            raise _Refused(f"its table of contents has more than {self.max_read:,} bytes")
         return content
 
     def seek(self, *where: int) -> int:
@@ -89,51 +117,50 @@ class _Bounded:
         return self.file.seekable()
 
     def close(self) -> None:
-        """Left to whoever opened it."""
+        """Do nothing: whoever opened the file closes it."""
 
 
-def _check_directory(members: list[zipfile.ZipInfo], end: int) -> None:
-    """Raise unless these are members of different names, one after another, that can be expanded."""
-    if len(members) > MOST_MEMBERS:
-        raise _Refused(f"it has {len(members):,} members, more than {MOST_MEMBERS:,}")
-    seen = set()
+def _check_members(members: Sequence[zipfile.ZipInfo]) -> None:
+    """Raise unless these are arrays of different names that can be expanded."""
+    if len(members) > MAX_MEMBERS:
+        raise _Refused(f"it has {len(members):,} members, more than {MAX_MEMBERS:,}")
+    names = set()
     for member in members:
         name = member.filename
-        if len(name) > LONGEST_NAME or not _is_name(name):
-            raise _Refused(f"the name of a member, {name[:LONGEST_NAME]!r}, is not that of an array (name.npy)")
-        if name in seen:
+        if len(name) > MAX_NAME or not _is_array_name(name):
+            raise _Refused(f"the name of a member, {name[:MAX_NAME]!r}, is not that of an array (name.npy)")
+        if name in names:
             raise _Refused(f"it has {name!r} twice")
-        seen.add(name)
-        if member.flag_bits & 0x1:
+        names.add(name)
+        if member.flag_bits & ENCRYPTED:
             raise _Refused(f"{name!r} is encrypted")
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise _Refused(f"{name!r} is compressed in a way that NumPy does not write")
+
+
+def _check_places(members: Sequence[zipfile.ZipInfo], end: int) -> None:
+    """Raise unless the members follow one another without an overlap, up to the table of contents at `end`."""
     members = sorted(members, key=lambda member: member.header_offset)
     ends = [member.header_offset for member in members[1:]] + [end]
-    for member, last in zip(members, ends, strict=True):
-        if member.header_offset + LOCAL_HEADER + member.compress_size > last:
+    for member, limit in zip(members, ends, strict=True):
+        if member.header_offset + LOCAL_HEADER + member.compress_size > limit:
             raise _Refused(f"{member.filename!r} overlaps with what comes after it")
 
 
-def _is_name(name: str) -> bool:
-    """Whether it is that of an array, and of no other place in a file system."""
+def _is_array_name(name: str) -> bool:
+    """Whether this is the name of an array, and of no other place in a file system."""
     parts = re.split(r"[/\\]", name)
     return name.endswith(".npy") and not {"", ".", ".."} & set(parts) and not HIDDEN.search(name) and ":" not in name
 
 
-def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
-    """One array, its header checked against the size of the member before there is any room for it."""
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+    """Read one array. Its header is checked against the size of the member before memory is taken."""
     name = member.filename
     with archive.open(member) as stream:
-        start = io.BytesIO(_read_up_to(stream, LONGEST_HEADER))
-        read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(npy.read_magic(start))
-        if read_header is None:
-            raise _Refused(f"{name!r} has a header of another version than NumPy's 1 and 2")
-        shape, is_fortran, dtype = read_header(start)
-        if dtype.hasobject or dtype.kind not in KINDS or dtype.subdtype is not None:
-            raise _Refused(f"{name!r} holds objects or records, not numbers or text")
-        room = math.prod(max(length, 1) for length in shape) * max(dtype.itemsize, 1)
-        if min(shape, default=0) < 0 or room > max(member.file_size, CHUNK):
+        start = io.BytesIO(_read_up_to(stream, MAX_HEADER))
+        shape, is_fortran, dtype = _read_header(name, start)
+        needed = math.prod(max(length, 1) for length in shape) * max(dtype.itemsize, 1)
+        if min(shape, default=0) < 0 or needed > max(member.file_size, CHUNK):
             raise _Refused(f"{name!r} claims to have shape {shape}, but has {member.file_size:,} bytes")
         array = np.empty(shape, dtype, order="F" if is_fortran else "C")
         if array.nbytes != member.file_size - start.tell():
@@ -144,8 +171,19 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
     return array
 
 
+def _read_header(name: str, start: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, order and type of the array."""
+    read_header = HEADER_READERS.get(npy.read_magic(start))
+    if read_header is None:
+        raise _Refused(f"{name!r} has a header of another version than NumPy's 1 and 2")
+    shape, is_fortran, dtype = read_header(start)
+    if dtype.hasobject or dtype.kind not in KINDS or dtype.subdtype is not None:
+        raise _Refused(f"{name!r} holds objects or records, not numbers or text")
+    return shape, is_fortran, dtype
+
+
 def _fill(array: NDArray[Any], start: io.BytesIO, stream: Any) -> None:
-    """Put what is left of the start of a member, and then the rest of it, into the array."""
+    """Fill the array with the rest of the member's start, and then with the rest of the member."""
     flat = array.reshape(-1, order="A").view(np.uint8) if array.nbytes else np.empty(0, np.uint8)
     done = 0
     while done < flat.size:
@@ -154,7 +192,7 @@ def _fill(array: NDArray[Any], start: io.BytesIO, stream: Any) -> None:
             raise EOFError
         flat[done : done + len(content)] = np.frombuffer(content, np.uint8)
         done += len(content)
-    if stream.read(1):  # at its end the archive's checksum is compared, too
+    if stream.read(1):  # at its end, zipfile also compares the checksum
         raise EOFError
 
 
@@ -167,9 +205,10 @@ def _read_up_to(stream: Any, n: int) -> bytes:
 
 
 def _check_text(name: str, array: NDArray[Any]) -> None:
-    """Raise unless each letter is one that can be written."""
+    """Raise unless each character can be written."""
     order = array.dtype.byteorder
-    letters = np.ascontiguousarray(array).reshape(-1).view(np.dtype(np.uint32).newbyteorder(order))
-    bad = letters[(letters > 0x10FFFF) | ((letters >= 0xD800) & (letters <= 0xDFFF))]
+    codes = np.ascontiguousarray(array).reshape(-1).view(np.dtype(np.uint32).newbyteorder(order))
+    is_surrogate = (codes >= SURROGATES[0]) & (codes <= SURROGATES[1])
+    bad = codes[(codes > LAST_CHARACTER) | is_surrogate]
     if bad.size:
-        raise _Refused(f"{name!r} holds {int(bad[0]):#x}, which is no letter")
+        raise _Refused(f"{name!r} holds {int(bad[0]):#x}, which is not a character")

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 from tests.cli.commands import refused
 from tuneloss import Box, LossTuner, Observation
 from tuneloss.cli import app
-from tuneloss.cli.console import PlainConsole, progress
-from tuneloss.cli.shown import table
+from tuneloss.cli.console import PlainConsole, progress, table
 
 RED = "\x1b[31m"
 
@@ -37,7 +36,7 @@ def test_what_would_steer_the_terminal_is_shown_by_its_code(tmp_path):
     assert r"/\x1b[31m/runs.html" in report(tmp_path, RED)
     (tmp_path / "one.csv").write_text("x,kind\n" + f"1,{RED}\x07\u202e\n" * 9)
     message = refused("fit", tmp_path / "one.csv", "--target", "kind")
-    assert r"found one, \x1b[31m\x07\u202e, in 9 rows" in message
+    assert r"found only \x1b[31m\x07\u202e in 9 rows" in message
     (tmp_path / "taken").write_text("")
     steer = f"\u202e{RED}"
     for call in ([f"--{steer}"], ["report", "a", f"extra{steer}"], ["demo", "--out", f"{tmp_path}/taken/{steer}"]):
@@ -89,5 +88,7 @@ def test_a_full_disk_behind_standard_output_is_said_in_words(tmp_path):
                 stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
             )  # fmt: skip
         assert done.returncode == 1, done.stderr
-        assert done.stderr.startswith("Error: Standard output must take all that is printed; found that [Errno 28]")
+        assert done.stderr.startswith(
+            "Error: Standard output must take everything that is printed; found that [Errno 28]"
+        )
         assert len(done.stderr.splitlines()) == 1

@@ -39,7 +39,9 @@ def test_a_folder_is_no_journal_and_the_one_in_it_is_named(tmp_path):
     message = refused("report", tmp_path)
     assert message == f"Error: RUN must be a journal, a .jsonl file; found the folder {tmp_path}. Name a file."
     journal(tmp_path / "runs.jsonl", [run()])
-    assert f"found the folder {tmp_path}. Name the one in it: {tmp_path / 'runs.jsonl'}" in refused("report", tmp_path)
+    assert f"found the folder {tmp_path}. Name the journal in it: {tmp_path / 'runs.jsonl'}" in refused(
+        "report", tmp_path
+    )
 
 
 @pytest.mark.parametrize("text", ["\ud800", "\x1b[31m", "\x00", "\u202e", "\uffff"])

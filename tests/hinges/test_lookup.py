@@ -1,4 +1,8 @@
-"""The compiled look-up: cells against a search, at the edges of float32, and without a folder for compiled code."""
+"""The compiled look-up: cells against a search, at the edges of float32, and without a place for compiled code."""
+
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -60,3 +64,20 @@ def test_code_is_compiled_where_no_folder_can_be_written_to(monkeypatch):
     with pytest.raises(RuntimeError, match="cannot cache"):
         numba.njit(cache=True)(double)
     assert compiled(double)(21) == 42
+
+
+def test_code_is_compiled_where_the_disk_is_full(tmp_path):
+    """A process that may write few bytes to a file stands for the disk. What is compiled is used, but not kept."""
+    resource = pytest.importorskip("resource", reason="needs limits on what a process may write")
+    program = (
+        "import numpy as np; from tuneloss.hinges.lookup import make_cells; print(make_cells(np.array([0.0])).bins[0])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -236,6 +236,19 @@ def test_hinges_are_spoken_of_only_together(tmp_path):
         assert all(name not in runs_page(info) for name in names)
 
 
+@pytest.mark.parametrize("knots", [[1.0, -1.0], [0.0, 0.0]])
+def test_a_regularizer_whose_knots_do_not_increase_is_not_drawn(tmp_path, knots):
+    """A journal may be of anyone: its page is made without the curve."""
+    names = ["r/right0", "r/right1", "r/left0", "r/left1"]
+    box = Box.from_dict({**dict.fromkeys(names, (0.0, 1.0)), "logloss": 1.0})
+    journal = Journal(tmp_path / "runs.jsonl", {"box": box.state_dict(), "knots": {"r": knots}})
+    weights = dict.fromkeys(names, 0.5) | {"logloss": 1.0}
+    journal.append(Run(0, weights, Observation(1.0, [0.1, 0.2, 0.3, 0.4, 1.0])).to_dict())
+    info = read_runs(tmp_path / "runs.jsonl")
+    assert regularizer(info, "r") is None
+    assert "penalty by r" not in runs_page(info)
+
+
 def test_an_online_run_has_a_page_with_its_learned_regularizer(tmp_path):
     """The curve is the function that the term itself computes, up to a constant."""
     torch = pytest.importorskip("torch")

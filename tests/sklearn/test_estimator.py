@@ -136,16 +136,16 @@ def test_a_fraction_that_is_asked_for_is_taken(digits):
     x, _, y, _ = digits
     seen = []
 
-    class Watched(TunedLogisticRegression):
-        def _on_run(self, run, folds):
-            seen.append([len(fold.targets) for fold in folds])
+    def on_run(run, folds):
+        seen.append([len(fold.targets) for fold in folds])
 
-    Watched(validation_fraction=0.3, random_state=0).fit(x, y)
+    TunedLogisticRegression(validation_fraction=0.3, random_state=0)._fit(x, y, on_run=on_run)
     assert len(seen[0]) == 1
     assert seen[0][0] == pytest.approx(0.3 * 600, abs=10)
     for labels, repeats, folds in ((y, 4, 5), (y, 5, 1), (np.arange(600) % 40, 5, 2), (np.arange(600) % 61, 5, 3)):
         seen.clear()  # of 600 examples: a fifth of 3000 is enough for 30 classes
-        Watched(max_runs=3, max_iter=5, random_state=0).fit(x, labels, sample_weight=np.full(600, repeats))
+        model = TunedLogisticRegression(max_runs=3, max_iter=5, random_state=0)
+        model._fit(x, labels, sample_weight=np.full(600, repeats), on_run=on_run)
         assert len(seen[0]) == folds
 
 
@@ -166,11 +166,10 @@ def test_what_a_history_holds_is_as_documented(digits):
     x, _, y, _ = digits
     models = []
 
-    class Watched(TunedLogisticRegression):
-        def _on_run(self, run, folds):
-            models.append([one.params for one in run.fits])
+    def on_run(run, folds):
+        models.append([fit.params for fit in run.fits])
 
-    history = Watched(random_state=0).fit(x, y).history_
+    history = TunedLogisticRegression(random_state=0)._fit(x, y, on_run=on_run).history_
     for run, params in zip(history, models, strict=True):
         assert run["observation"].error == pytest.approx(run["validation_loss"])
         squares = sum(np.square(one[:, :-1]).sum() for one in params)
@@ -257,8 +256,9 @@ def test_online_ends_with_the_same_run_on_all_data(monkeypatch, digits):
 
 def test_a_fit_that_is_stopped_early_says_so(digits):
     x, _, y, _ = digits
-    with pytest.warns(ConvergenceWarning, match="did not converge in 3 iterations"):
+    with pytest.warns(ConvergenceWarning, match="did not converge in 3 iterations") as warned:
         TunedLogisticRegression(max_iter=3, random_state=0).fit(x, y)
+    assert warned[0].filename == __file__  # it points at the caller
     with pytest.warns(ConvergenceWarning, match="its first part, with L2 alone, ended after 3"):
         TunedLogisticRegression(strategy="online", cv=2, max_iter=3, random_state=0).fit(x[:200], y[:200])
 
@@ -317,7 +317,7 @@ def test_data_that_cannot_be_learned_from_are_refused():
         TunedLogisticRegression(validation_fraction=0.05).fit(x[:50], np.arange(50) % 10)
     with pytest.raises(ValueError, match="`sample_weight_val` is for"):
         model.fit(x, y, sample_weight_val=np.ones(3))
-    with pytest.raises(ValueError, match=r"classes that `y` has too; found \[7\]"):
+    with pytest.raises(ValueError, match=r"only classes that `y` has; found \[7\]"):
         model.fit(x, y, X_val=x[:2], y_val=[0, 7])
     with pytest.raises(ValueError, match="labels like those of `y`"):
         model.fit(x, y, X_val=x[:2], y_val=["0", "1"])

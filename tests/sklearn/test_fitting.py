@@ -70,5 +70,5 @@ def test_a_start_at_the_minimum_needs_no_steps():
 
 def test_a_fit_that_leaves_the_numbers_is_a_failed_run():
     data = make_problem()
-    with pytest.raises(RunFailed, match="left the numbers"), np.errstate(all="ignore"):
+    with pytest.raises(RunFailed, match="gave numbers that are not finite"), np.errstate(all="ignore"):
         fit(data, NO_WEIGHTS | {"l2": np.nan}, data.zeros(), tol=1e-5, max_iter=10)

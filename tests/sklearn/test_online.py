@@ -5,10 +5,10 @@ import pytest
 
 from tests.sklearn.problems import NO_WEIGHTS, make_problem
 from tests.sklearn.test_search import TERMS, each, folds
+from tuneloss.hinges import PiecewiseLinear
 from tuneloss.sklearn.fitting import fit
+from tuneloss.sklearn.fold_fits import SearchOptions, best_of
 from tuneloss.sklearn.online import Loss, online_search, proximal_steps, repeated
-from tuneloss.sklearn.piecewise import Regularizer
-from tuneloss.sklearn.search import Options, best_of
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -16,7 +16,7 @@ def test_one_knot_at_zero_is_l1(n_classes):
     data = make_problem(n_classes)
     weights = NO_WEIGHTS | {"l2": 0.5}
     exact = fit(data, weights | {"l1": 3.0}, data.zeros(), tol=1e-8, max_iter=9000)
-    absolute = Regularizer(np.zeros(1), np.full(1, 3.0), np.full(1, 3.0))
+    absolute = PiecewiseLinear(np.zeros(1), np.full(1, 3.0), np.full(1, 3.0))
     found, _ = proximal_steps(data, Loss(weights, absolute), data.zeros(), 3000)
     np.testing.assert_allclose(found[:, :-1], exact.params[:, :-1], atol=1e-4)
     assert ((found == 0) == (exact.params == 0)).all()
@@ -24,7 +24,7 @@ def test_one_knot_at_zero_is_l1(n_classes):
 
 def test_each_loss_of_a_run_is_what_its_weights_say():
     """Weights >= 0, and a convex regularizer; validation error falls from its start."""
-    runs, losses = online_search(folds(), Options(TERMS, 15, 1e-5, 1000), each)
+    runs, losses = online_search(folds(), SearchOptions(TERMS, 15, 1e-5, 1000), each)
     assert len(runs) == len(losses)
     assert best_of(runs).error < runs[0].error
     for loss in losses:
@@ -33,14 +33,14 @@ def test_each_loss_of_a_run_is_what_its_weights_say():
 
 
 def test_terms_that_were_not_asked_for_stay_away():
-    _, losses = online_search(folds(), Options(("l2",), 15, 1e-5, 1000), each)
+    _, losses = online_search(folds(), SearchOptions(("l2",), 15, 1e-5, 1000), each)
     for loss in losses:
         assert loss.weights["uniform"] == loss.weights["dropout"] == 0
         assert not loss.regularizer.right.any()
 
 
 def test_the_same_run_on_the_same_data_gives_the_same_model():
-    fold, options = folds()[0], Options(TERMS, 15, 1e-5, 1000)
+    fold, options = folds()[0], SearchOptions(TERMS, 15, 1e-5, 1000)
     runs, losses = online_search([fold], options, each)
     for epoch in (0, 1, len(runs) - 1):
         again = repeated(fold.data, losses[: epoch + 1], fold.data.zeros(), options)

@@ -4,22 +4,8 @@ import numpy as np
 import pytest
 
 from tests.sklearn.problems import NO_WEIGHTS, make_problem
-from tuneloss.sklearn.estimator import joined
-from tuneloss.sklearn.search import (
-    Fold,
-    Options,
-    Run,
-    best_of,
-    chosen,
-    clearly_better,
-    is_l2_only,
-    l2_path,
-    make_box,
-    only_l2,
-    search,
-    valued,
-    vertex,
-)
+from tuneloss.sklearn.fold_fits import Fold, FoldFits, SearchOptions, best_of, clearly_better
+from tuneloss.sklearn.search import choose, fit_l2_path, is_l2_only, make_box, only_l2, search, vertex
 from tuneloss.sklearn.softmax import make_data
 
 TERMS = ("l1", "l2", "uniform", "dropout")
@@ -39,12 +25,11 @@ def folds(n: int = 120, k: int = 2, seed: int = 0) -> list[Fold]:
     return found
 
 
-def fake_run(weights, error: float) -> Run:
+def fake_run(weights, error: float) -> FoldFits:
     class Nothing:
         params = np.zeros((1, 1))
-        n_iter = 1
 
-    return Run(weights, (Nothing(),), np.array([error]), np.ones(1))
+    return FoldFits(weights, (Nothing(),), np.array([error]), np.ones(1))
 
 
 @pytest.mark.parametrize("best", [1e-3, 0.05, 1.0, 300.0])
@@ -56,7 +41,7 @@ def test_the_path_finds_the_least_error_wherever_it_is(best):
         tried.append(weights["l2"])
         return fake_run(weights, 1 + np.log(weights["l2"] / best) ** 2)
 
-    runs = l2_path(run, folds(), most=15)
+    runs = fit_l2_path(run, folds(), max_runs=15)
     assert tried[-1] == pytest.approx(best, rel=1e-6)
     assert best_of(runs).weights["l2"] == pytest.approx(best, rel=1e-6)
     assert len(tried) == len(runs) <= 9
@@ -69,7 +54,7 @@ def test_the_vertex_of_a_parabola():
 
 
 def test_a_search_ends_below_its_path_and_says_what_it_learned_and_where():
-    found = search(folds(), Options(TERMS, 15, 1e-5, 1000), each)
+    found = search(folds(), SearchOptions(TERMS, 15, 1e-5, 1000), each)
     runs = found.runs
     plain = [run for run in runs if is_l2_only(run.weights)]
     assert best_of(runs).error <= best_of(plain).error
@@ -88,7 +73,9 @@ def test_runs_are_in_the_order_in_which_they_were_made():
         y = (x[:, 0] + noise * rng.logistic(size=80) > 0).astype(int)
         fold = Fold(make_data(x[::2], y[::2], np.ones(40), 2), x[1::2], np.eye(2)[y[1::2]])
         made = []
-        runs = search([fold], Options(TERMS, 15, 1e-5, 1000, lambda run, _, made=made: made.append(run)), each).runs
+        runs = search(
+            [fold], SearchOptions(TERMS, 15, 1e-5, 1000, lambda run, _, made=made: made.append(run)), each
+        ).runs
         assert [run.weights for run in runs] == [run.weights for run in made]
         ways.add(made[2].weights["l2"] > made[0].weights["l2"])
     assert ways == {True, False}
@@ -104,7 +91,7 @@ def test_learned_fits_go_on_as_long_as_each_is_clearly_better():
         held = np.arange(300) % 2 == 0
         data = make_data(x[~held], y[~held], np.ones(150), 2)
         fold = Fold(data, x[held], np.eye(2)[y[held]])
-        runs = search([fold], Options(TERMS, 15, 1e-5, 1000), each).runs
+        runs = search([fold], SearchOptions(TERMS, 15, 1e-5, 1000), each).runs
         learned = [i for i, run in enumerate(runs) if not is_l2_only(run.weights)]
         assert learned == list(range(learned[0], len(runs)))
         better = [clearly_better(runs[i], best_of(runs[:i])) for i in learned]
@@ -118,13 +105,13 @@ def test_luck_is_not_enough():
     """Fewer errors by a little on a few examples: L2 alone; by as much on each of them: the other."""
     rng = np.random.default_rng(0)
     noise, base = rng.normal(size=50), rng.random(50) + 5
-    plain = Run(only_l2(1.0), (), base, np.ones(50))
+    plain = FoldFits(only_l2(1.0), (), base, np.ones(50))
     weights = only_l2(1.0) | {"l1": 1.0}
-    lucky = Run(weights, (), base - 0.05 + noise, np.ones(50))
-    lucky = Run(weights, (), lucky.losses - lucky.losses.mean() + base.mean() - 0.05, np.ones(50))
-    better = Run(weights, (), base - 0.05, np.ones(50))
-    assert chosen([plain, lucky]) is plain
-    assert chosen([plain, better]) is better
+    lucky = FoldFits(weights, (), base - 0.05 + noise, np.ones(50))
+    lucky = FoldFits(weights, (), lucky.losses - lucky.losses.mean() + base.mean() - 0.05, np.ones(50))
+    better = FoldFits(weights, (), base - 0.05, np.ones(50))
+    assert choose([plain, lucky]) is plain
+    assert choose([plain, better]) is better
 
 
 def test_a_choice_counts_weights_as_repeats():
@@ -133,10 +120,10 @@ def test_a_choice_counts_weights_as_repeats():
     for shift in (0.0, 0.1, 0.2, 0.4):
         plain, other = rng.random(40), rng.random(40) - shift
         once, twice = (
-            [Run(w, (), losses.repeat(n), own) for w, losses in ((only_l2(1.0), plain), (NO_WEIGHTS, other))]
+            [FoldFits(w, (), losses.repeat(n), own) for w, losses in ((only_l2(1.0), plain), (NO_WEIGHTS, other))]
             for n, own in ((1, weight.astype(float)), (weight, np.ones(weight.sum())))
         )
-        assert once.index(chosen(once)) == twice.index(chosen(twice))
+        assert once.index(choose(once)) == twice.index(choose(twice))
 
 
 def test_no_term_may_be_much_more_than_l2_is():
@@ -144,19 +131,3 @@ def test_no_term_may_be_much_more_than_l2_is():
     box = make_box(TERMS, 0.5, features)
     np.testing.assert_allclose((box.upper * features)[[0, 1, 3]], 4 * 0.5 * 4.0)
     assert make_box(("l2",), 0.5, features).upper.tolist() == [0.0, 2.0, 0.0, 0.0, 1.0]
-
-
-def test_observations_with_and_without_gradients_agree():
-    """In values; and joined over folds, errors are means and gradients of all folds are one long gradient."""
-    two = folds()
-    runs = search(two, Options(TERMS, 15, 1e-5, 1000), each).runs
-    seen = next(run for run in runs if run.observations[0].gram is not None and run.weights["dropout"] == 0)
-    total = float(seen.sample_weight.sum())
-    whole = joined(seen.observations, total)
-    assert whole.error == pytest.approx(seen.error / total)
-    scale = np.append(np.ones(5), 1 / total)
-    grams = [o.gram * np.outer(scale, scale) for o in seen.observations]
-    np.testing.assert_allclose(whole.gram, grams[0] + grams[1])
-    for plain, full in zip(valued(two, seen).observations, seen.observations, strict=True):
-        assert plain.error == pytest.approx(full.error)
-        np.testing.assert_allclose(plain.features[[0, 1, 2, 4]], full.features[[0, 1, 2, 4]])

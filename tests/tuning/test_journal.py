@@ -13,7 +13,7 @@ import pytest
 from tuneloss import Box, LossTuner, Observation
 from tuneloss.errors import JournalError
 from tuneloss.tuning import journal
-from tuneloss.tuning.journal import Journal, read_lines
+from tuneloss.tuning.journal import Journal, journal_bytes, read_lines
 
 HEADER = {"box": "a box"}
 RECORDS = [{"x": 1.5, "text": "ä\n"}, {"x": 1 / 3}, {"x": None}]
@@ -369,3 +369,11 @@ def test_a_resumed_tuner_asks_what_the_interrupted_one_would_have(tmp_path):
         whole = LossTuner.from_state_dict(json.loads(json.dumps(whole.state_dict())))
         whole._pending = []
         interrupted = LossTuner(box, seed=3, journal=tmp_path / "runs.jsonl")
+
+
+def test_a_journal_written_at_once_is_the_same_as_one_written_record_by_record(tmp_path):
+    header, records = {"box": {"a": 1.0}, "title": "学習"}, [{"n": i, "x": 0.1 * i} for i in range(5)]
+    journal = Journal(tmp_path / "runs.jsonl", header)
+    for record in records:
+        journal.append(record)
+    assert journal_bytes(header, records) == (tmp_path / "runs.jsonl").read_bytes()

@@ -1,11 +1,11 @@
-"""The command line: `tuneloss fit`, `predict`, `learn`, `report`, `demo` and `paper ...`, a file each.
+"""The command line: reads what the user asks for, calls the other rooms, and prints what they return.
 
-console.py    where commands print
-shown.py      what else all share: tables, polite ends
-sources.py    where the data of fit and predict comes from; tables.py, arrays.py: how it is read
-data.py       what it is then, and what must hold of it
-compare.py    what fit does: three models on the same rows
-written.py    the files that fit leaves
+fit.py, predict.py, learn.py, report.py, demo.py, paper.py   the commands, one file each
+arguments.py   arguments and options that commands share
+console.py     all output: text, tables, data and progress
+guards.py      errors in words, a polite end, and output that replaces no input
+
+Everything here is private, except the command ``tuneloss`` itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ try:
     import typer
 
     from tuneloss.cli.console import PlainGroup, console
-    from tuneloss.cli.shown import say_where
+    from tuneloss.cli.guards import show_tracebacks
 except ModuleNotFoundError as missing:
     raise SystemExit(f"The command line needs {missing.name}: pip install 'tuneloss[cli]'") from None
 
@@ -41,7 +41,7 @@ for command in (fit, predict, learn, report, demo):
 app.add_typer(paper, name="paper")
 
 
-def _show_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         console.print(f"tuneloss {__version__}")
         raise typer.Exit
@@ -51,9 +51,9 @@ def _show_version(wanted: bool) -> None:
 def main(
     show_version: Annotated[
         bool,
-        typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True),
+        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Learn the weights of a training loss from a few trained models."""
-    say_where(debug)
+    show_tracebacks(debug)

@@ -1,52 +1,57 @@
-"""Where commands print: all text passes here, and is shown as it is."""
+"""All output of the commands: text, tables, data and progress. Text is printed literally."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import typer
-from rich import markup
+from rich import box, markup
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
 from tuneloss.text import visible
 from tuneloss.tuning.progress import progress_bar
 
-UsageError: Any = typer.BadParameter.__base__  # what typer raises where the words of a command are wrong
+UsageError: Any = typer.BadParameter.__base__  # typer's error for a wrong command or option
 
 
 class PlainConsole(Console):
-    """Shows text as it is. All that is printed passes here: cells and titles of tables, paths, notes and errors.
+    """A console that prints text literally.
 
-    Brackets are no markup and ":car:" is no picture; what would steer the terminal, or what its encoding does not have,
-    is shown by its code.
+    Brackets are not markup, and ":car:" is not a picture. A character that would steer the terminal, or that its
+    encoding lacks, is printed as its code. Everything passes here: cells and titles of tables, paths, notes, errors.
     """
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        shown = visible(text).encode(self.encoding, "backslashreplace").decode(self.encoding)
-        return super().render_str(shown, **options)
+        """Convert text for printing."""
+        printable = visible(text).encode(self.encoding, "backslashreplace").decode(self.encoding)
+        return super().render_str(printable, **options)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        with suppress(OSError) if self.stderr else _standard_output():  # a note that cannot be written ends no work
+        """Print objects. A note on standard error that cannot be written is dropped: it should not end the work."""
+        with suppress(OSError) if self.stderr else _standard_output():
             super().print(*objects, **options)
 
 
 class PlainGroup(TyperGroup):
-    """Commands; the same holds for what typer says of their options."""
+    """A group of commands whose usage errors are printed literally, too."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Parse the options of the group."""
         with _visible_usage():
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
         with _visible_usage(), _named_extras():
             return super().invoke(ctx)
 
@@ -78,33 +83,54 @@ console = PlainConsole()
 
 
 def note(text: str) -> None:
-    """A line on standard error, beside what a command was asked for."""
+    """Print a line on standard error."""
     PlainConsole(stderr=True).print(text, soft_wrap=True)
 
 
 def put(lines: Iterable[str]) -> None:
-    """Write data to standard output, as it is."""
+    """Write data to standard output, unchanged."""
     with _standard_output():
         sys.stdout.writelines(lines)
         sys.stdout.flush()
 
 
+def table(first: str, *rest: str) -> Table:
+    """Make an empty table; its first column is aligned to the left, the others to the right."""
+    empty = Table(box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
+    empty.add_column(first, justify="left")
+    for name in rest:
+        empty.add_column(name, justify="right")
+    return empty
+
+
+def show(header: Sequence[str], rows: Sequence[Sequence[str]], *, markdown: bool = False) -> None:
+    """Print a table, for a terminal or as Markdown for a page."""
+    if markdown:
+        for line in (header, ["---"] * len(header), *rows):
+            console.print("| " + " | ".join(line) + " |", soft_wrap=True)
+        return
+    filled = table(*header)
+    for row in rows:
+        filled.add_row(*row)
+    console.print(filled)
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
+    """Show a progress bar whose notes are printed literally; gives ``advance(done, note)``."""
+    with progress_bar(what, total) as advance:
+        yield lambda done, text: advance(done, markup.escape(visible(text)))
+
+
 @contextmanager
 def _standard_output() -> Iterator[None]:
-    """A full disk, or an encoding without a letter, ends the command with a word; a reader that went away does not."""
+    """End the command with an error if standard output cannot be written, unless its reader went away."""
     try:
         yield
     except BrokenPipeError:
         raise
     except (OSError, UnicodeEncodeError) as reason:
-        with suppress(OSError):  # what could not be written is not tried again at the end
+        with suppress(OSError):  # Python would try to write the rest again when it ends
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        note(f"Error: Standard output must take all that is printed; found that {reason}. Write to another place.")
+        note(f"Error: Standard output must take everything that is printed; found that {reason}. Write elsewhere.")
         raise typer.Exit(1) from None
-
-
-@contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """A progress bar whose notes are shown as they are."""
-    with progress_bar(what, total) as advance:
-        yield lambda done, text: advance(done, markup.escape(visible(text)))

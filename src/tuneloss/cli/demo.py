@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuneloss.cli.console import console, progress
-from tuneloss.cli.shown import make_folder, stoppable, table, writing
+from tuneloss.cli.console import console, progress, table
+from tuneloss.cli.guards import make_folder, stoppable, writing
 
 if TYPE_CHECKING:
     from tuneloss.report.records import Comparison, RunRecord

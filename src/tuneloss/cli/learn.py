@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,11 +15,17 @@ import typer
 
 from tuneloss import Box, LossTuner, Observation
 from tuneloss.cli.console import put
-from tuneloss.cli.shown import stoppable
+from tuneloss.cli.guards import stoppable
 from tuneloss.errors import InvalidInput, TuneLossError
+from tuneloss.types import Epsilon
+
+NAMED_EPSILONS: dict[str, Epsilon] = {"balanced": "balanced", "paper": "paper", "inf": math.inf}
+BYTE_ORDER_MARK = "\ufeff"  # some programs begin a UTF-8 file with it
 
 
 class Form(StrEnum):
+    """Forms of the cost; see `LossTuner`."""
+
     both = "both"
     calibrated = "calibrated"
     paper = "paper"
@@ -27,56 +33,68 @@ class Form(StrEnum):
 
 def learn(
     observations: Annotated[Path, typer.Argument(help="JSON lines, one trained model each; - reads standard input.")],
-    box: Annotated[Path, typer.Option(help="TOML: which weights are allowed.")],
-    objective: Annotated[Form, typer.Option(help="Form of the cost; both: what led to the best so far.")] = Form.both,
+    box: Annotated[Path, typer.Option(help="TOML file with the weights that are allowed.")],
+    objective: Annotated[
+        Form, typer.Option(help="Form of the cost; both: take the one that led to the best model so far.")
+    ] = Form.both,
     epsilon: Annotated[
-        str, typer.Option(help='"balanced", "paper", "inf" (gradients only), or a number.')
+        str, typer.Option(help='How much gradients count: "balanced", "paper", "inf" (gradients only), or a number.')
     ] = "balanced",
-    seed: Annotated[int, typer.Option(min=0, help="For points that are tried where learning repeats itself.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the points that are tried when learning repeats itself.")
+    ] = 0,
 ) -> None:
     """Print the weights to train with next, as JSON.
 
     A line of OBSERVATIONS is {"error": 0.31, "features": {"l2": 7.5, "logloss": 0.2}, "gram": [[...], ...],
-    "weights": {"l2": 0.1, "logloss": 1}}: the validation error, the values of the terms, the inner products of all
-    gradients, that of the error last (leave it out if you have no gradients; with it, the terms must be in the order of
-    BOX), and the weights that the model was trained with (leave them out if it was not trained with this
-    loss). {"weights": {...}, "failed": "diverged"} is a run that failed. An empty file gives the weights to begin with.
+    "weights": {"l2": 0.1, "logloss": 1}}:
 
-    BOX has a line for each weight: `l2 = [0.01, 100]` is a range, `logloss = 1.0` pins, `[0, inf]` has no upper end; or
-    one line `simplex = ["flip", "crop"]` for weights with sum 1.
+    - `error` is the validation error, and `features` are the values of the terms.
 
-    Exit code 0: the weights are on standard output. 1: the input is wrong, and standard error says how.
+    - `gram` holds the inner products of all gradients, with that of the error last. Leave it out if you have no
+    gradients. With it, the features must be in the order of BOX.
+
+    - `weights` are those that the model was trained with. Leave them out if it was not trained with this loss.
+
+    A line {"weights": {...}, "failed": "diverged"} is a run that failed. An empty file gives the weights to begin with.
+
+    BOX has one line per weight: `l2 = [0.01, 100]` is a range, `logloss = 1.0` a fixed weight, and `[0, inf]` has no
+    upper end. Or it has one line, `simplex = ["flip", "crop"]`, for weights whose sum is 1.
+
+    Exit code 0: the weights are on standard output. 1: the input breaks a rule, and standard error says which.
     """
     with stoppable():
         tuner = LossTuner(read_box(box), seed=seed, objective=objective.value, epsilon=as_epsilon(epsilon))
-        for number, record in read_lines(observations):
+        for number, record in read_records(observations):
             try:
                 tell(tuner, record)
             except TuneLossError as reason:
                 raise InvalidInput(f"Line {number} of {observations}: {reason}") from reason
-        weights = tuner.ask()
-        found = tuner.learned
-        best = tuner.best
-        answer: dict[str, Any] = {"weights": weights, "n_runs": tuner.n_runs, "best": None, "learned": None}
-        if best is not None and best.observation is not None:
-            answer["best"] = {"error": best.observation.error, "weights": best.weights}
-        if found is not None:
-            answer["learned"] = {
-                "weights": found.as_dict(),
-                "scale": found.scale,
-                "objective": found.objective,
-                "note": found.note,
-            }
-        put([json.dumps(answer, allow_nan=False) + "\n"])
+        put([json.dumps(answer(tuner), allow_nan=False) + "\n"])
+
+
+def answer(tuner: LossTuner) -> dict[str, Any]:
+    """Return the next weights, the best run so far, and what was learned, as JSON types."""
+    weights, best, learned = tuner.ask(), tuner.best, tuner.learned
+    content: dict[str, Any] = {"weights": weights, "n_runs": tuner.n_runs, "best": None, "learned": None}
+    if best is not None and best.observation is not None:
+        content["best"] = {"error": best.observation.error, "weights": best.weights}
+    if learned is not None:
+        content["learned"] = {
+            "weights": learned.as_dict(),
+            "scale": learned.scale,
+            "objective": learned.objective,
+            "note": learned.note,
+        }
+    return content
 
 
 def tell(tuner: LossTuner, record: dict[str, Any]) -> None:
     """Tell the tuner what a line says."""
-    weights = record.get("weights")
+    weights, features = record.get("weights"), record.get("features")
     if "failed" in record:
         tuner.tell(weights, failed=str(record["failed"]))
         return
-    features = record.get("features")
     if isinstance(features, dict):
         if record.get("gram") is None and set(features) == set(tuner.box.names):
             features = {name: features[name] for name in tuner.box.names}  # many languages sort the keys they write
@@ -84,33 +102,37 @@ def tell(tuner: LossTuner, record: dict[str, Any]) -> None:
     tuner.tell(weights, Observation.from_dict(record))
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Number and record of each line that is not blank."""
+def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number, from 1, and the record of each line that is not blank."""
     try:
         with sys.stdin if str(path) == "-" else path.open(encoding="utf-8") as lines:
-            for number, marked in enumerate(lines, start=1):
-                line = marked.removeprefix("\ufeff")  # the mark of UTF-8 that some programs begin a file with
-                if not line.strip():
-                    continue
-                try:
-                    record = json.loads(line)
-                except (ValueError, RecursionError) as reason:
-                    raise InvalidInput(f"Line {number} of {path} must be JSON; found that {reason}.") from None
-                if not isinstance(record, dict):
-                    found = type(record).__name__
-                    raise InvalidInput(f'Line {number} of {path} must be {{"error": ..., ...}}; found a {found}.')
-                yield number, record
+            yield from _parse_lines(path, lines)
     except (OSError, UnicodeDecodeError) as reason:
         raise InvalidInput(f"`{path}` must be a text file of observations; found that {reason}.") from None
 
 
+def _parse_lines(path: Path, lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(lines, start=1):
+        text = line.removeprefix(BYTE_ORDER_MARK)
+        if not text.strip():
+            continue
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError) as reason:
+            raise InvalidInput(f"Line {number} of {path} must be JSON; found that {reason}.") from None
+        if not isinstance(record, dict):
+            kind = type(record).__name__
+            raise InvalidInput(f'Line {number} of {path} must be {{"error": ..., ...}}; found a {kind}.')
+        yield number, record
+
+
 def read_box(path: Path) -> Box:
-    """The box that a TOML file describes."""
+    """Read the box that a TOML file describes."""
     try:
         bounds = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as reason:
         raise InvalidInput(f"`--box` must be a TOML file; found that {reason}.") from None
-    except (ValueError, RecursionError) as reason:  # also of a number of thousands of digits
+    except (ValueError, RecursionError) as reason:  # ValueError: also for a number of thousands of digits
         raise InvalidInput(f"`--box` must be a TOML file; {path}: {reason}.") from None
     if set(bounds) == {"simplex"}:
         return Box.simplex(bounds["simplex"])
@@ -119,11 +141,11 @@ def read_box(path: Path) -> Box:
     return Box.from_dict(bounds)
 
 
-def as_epsilon(text: str) -> Any:
-    """The name, or the number that the text is."""
-    if text in ("balanced", "paper"):
-        return text
+def as_epsilon(text: str) -> Epsilon:
+    """Return the name, or the number that the text stands for."""
+    if text in NAMED_EPSILONS:
+        return NAMED_EPSILONS[text]
     try:
-        return math.inf if text == "inf" else float(text)
+        return float(text)
     except ValueError:
         raise InvalidInput(f'`--epsilon` must be "balanced", "paper", "inf" or a number; found {text!r}.') from None

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuneloss.cli.console import console, note, progress
-from tuneloss.cli.shown import make_folder, show, stoppable, writing
+from tuneloss.cli.console import console, note, progress, show
+from tuneloss.cli.guards import make_folder, stoppable, writing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

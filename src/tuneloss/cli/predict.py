@@ -1,4 +1,4 @@
-"""`tuneloss predict`: what a saved model says to a table."""
+"""`tuneloss predict`: the predictions of a saved model for a table."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
+from tuneloss.cli.arguments import DataArgument, MaxGb
 from tuneloss.cli.console import console, put
-from tuneloss.cli.data import check_inputs
-from tuneloss.cli.shown import keep_apart, stoppable, writing
-from tuneloss.cli.sources import DataArgument, MaxGb, read
-from tuneloss.errors import InvalidInput
+from tuneloss.cli.guards import check_apart, stoppable, writing
+from tuneloss.data import read_inputs
 from tuneloss.files import write_whole
 from tuneloss.types import Array
 
@@ -24,59 +22,38 @@ if TYPE_CHECKING:
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="model.npz of `tuneloss fit`.")],
+    model: Annotated[Path, typer.Argument(help="The model.npz of `tuneloss fit`.")],
     data: DataArgument,
-    out: Annotated[Path | None, typer.Option(help="CSV file to write; standard output if not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV file to write; without it, standard output.")] = None,
     max_gb: MaxGb = 1.0,
 ) -> None:
     """Print the most probable class of each row, and the probabilities of all classes, as CSV.
 
-    The columns that the model was trained with must be there, in any order; others are not looked at.
+    The data must have the columns that the model was trained with, in any order. Other columns are ignored.
     """
     with stoppable():
         from tuneloss.sklearn.model_file import load_model
 
         if out is not None:
-            keep_apart(out, model, Path(data))
-        known = load_model(model)
-        given = _inputs(known, data, max_gb)
-        lines = _csv_lines(known, _probabilities(known, given))
+            check_apart(out, model, Path(data))
+        saved = load_model(model)
+        inputs = read_inputs(data, saved.names, max_gb)
+        lines = _csv_lines(saved, saved.probabilities(inputs))
         if out is None:
             put(lines)
             return
         with writing("--out"):
             write_whole(out, "".join(lines).encode())
-        console.print(f"{len(given)} rows: {out}", soft_wrap=True)
+        console.print(f"{len(inputs)} rows: {out}", soft_wrap=True)
 
 
-def _inputs(known: SavedModel, source: str, max_gb: float) -> Array:
-    """The rows of the data, in the order of the model's columns."""
-    given = read(source, None, [], max_gb, only=known.names)
-    missing = [name for name in known.names if name not in given.names]
-    if missing:
-        raise InvalidInput(
-            f"{given.title} must have the columns that the model was trained with; it has no {missing[0]!r}"
-            f"{f' and {len(missing) - 1} others' if len(missing) > 1 else ''}."
-        )
-    check_inputs(given)
-    return given.x[:, [given.names.index(name) for name in known.names]]
-
-
-def _probabilities(known: SavedModel, x: Array) -> Array:
-    with np.errstate(over="ignore", invalid="ignore"):
-        found = known.probabilities(x)
-    bad = ~np.isfinite(found).all(axis=1)
-    if bad.any():
-        raise InvalidInput(f"Inputs must give numbers; row {int(np.argmax(bad)) + 1} has values that are too large.")
-    return found
-
-
-def _csv_lines(known: SavedModel, probabilities: Array) -> Iterator[str]:
-    def line(cells: Sequence[object]) -> str:
-        buffer = io.StringIO()
-        csv.writer(buffer, lineterminator="\n").writerow(cells)
-        return buffer.getvalue()
-
-    yield line(["predicted", *(f"p({label})" for label in known.classes)])
+def _csv_lines(saved: SavedModel, probabilities: Array) -> Iterator[str]:
+    yield _csv_line(["predicted", *(f"p({label})" for label in saved.classes)])
     for row in probabilities:
-        yield line([known.classes[int(row.argmax())], *(f"{p:.6g}" for p in row)])
+        yield _csv_line([saved.classes[int(row.argmax())], *(f"{p:.6g}" for p in row)])
+
+
+def _csv_line(cells: Sequence[object]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerow(cells)
+    return buffer.getvalue()

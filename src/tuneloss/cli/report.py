@@ -8,31 +8,35 @@ from typing import Annotated
 import typer
 
 from tuneloss.cli.console import console
-from tuneloss.cli.shown import keep_apart, stoppable, writing
-from tuneloss.cli.written import RUNS
+from tuneloss.cli.guards import check_apart, stoppable, writing
 from tuneloss.errors import InvalidInput
 
 
 def report(
     run: Annotated[Path, typer.Argument(help="Journal of a LossTuner or of `tuneloss fit`: a .jsonl file.")],
-    out: Annotated[Path | None, typer.Option(help="Page to write; beside the journal if not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Page to write; without it, next to the journal.")] = None,
 ) -> None:
     """Write one HTML page about the runs of a journal: what was learned, how, why, and what to do next.
 
-    The journal is that of `LossTuner(box, journal="runs.jsonl")`, or runs.jsonl of `tuneloss fit`; nothing else is
-    needed, and it is not changed.
+    The journal is that of `LossTuner(box, journal="runs.jsonl")`, or the runs.jsonl of `tuneloss fit`. Nothing else is
+    needed, and the journal is not changed.
     """
     with stoppable():
         from tuneloss.report.runs_info import read_runs
         from tuneloss.report.runs_page import write_runs_report
 
-        if run.is_dir():
-            inside = run / RUNS
-            advice = f"Name the one in it: {inside}" if inside.is_file() else "Name a file."
-            raise InvalidInput(f"RUN must be a journal, a .jsonl file; found the folder {run}. {advice}")
+        _check_file(run)
         info = read_runs(run)
         out = out or run.with_suffix(".html")
-        keep_apart(out, run)
+        check_apart(out, run)
         with writing("--out"):
             page = write_runs_report(info, out)
         console.print(f"Report: {page}", soft_wrap=True)
+
+
+def _check_file(run: Path) -> None:
+    """Raise if this is a folder, and name the journal in it if there is one."""
+    if run.is_dir():
+        journal = run / "runs.jsonl"
+        advice = f"Name the journal in it: {journal}" if journal.is_file() else "Name a file."
+        raise InvalidInput(f"RUN must be a journal, a .jsonl file; found the folder {run}. {advice}")

@@ -1,45 +1,65 @@
 """Where among a few knots each of many numbers lies, compiled by numba: mostly without a search.
 
-Bin 2j lies strictly between knots j - 1 and j, and bin 2j + 1 is knot j itself. An even grid of cells is laid over the
-knots; a cell without a knot is in one bin, which a table says. Only the few numbers whose cell holds a knot are
-searched for among the knots.
+Bins are those of `tuneloss.hinges.bins`. An even grid of cells is laid over the knots. A cell without a knot lies
+in one bin, which a table gives. Only numbers whose cell holds a knot are searched for among the knots.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from numba import njit
+from numba.core.caching import FunctionCache
 from numpy.typing import NDArray
 
-CELLS = 2**13  # so many that few numbers share one with a knot, so few that the nearest cache holds their bins
+# Cells over the knots. More cells: fewer numbers share one with a knot. Fewer cells: the table stays in the L1 cache.
+CELLS = 2**13
 ONE = np.float32(1)
 
 F = TypeVar("F", bound=Callable[..., object])
 Knots = NDArray[np.floating[Any]]  # float32 or float64
 
 
-def compiled(function: F, fastmath: frozenset[str] = frozenset()) -> F:
-    """Compiled when first called, and kept on disk if there is a place for it; 1 / 0 is infinity.
+class _ForgivingCache(FunctionCache):
+    """Compiled code on disk. If it cannot be saved, as on a full disk, it is compiled again in the next process."""
 
-    fastmath: what may be rounded otherwise than written, by the names of LLVM. Here nothing may, so that a number has
-    the same cell wherever it is asked for.
+    def save_overload(self, sig: object, data: object) -> None:
+        with suppress(OSError):
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+
+
+def compiled(function: F, fastmath: frozenset[str] = frozenset()) -> F:
+    """Compile a function when it is first called, and keep the code on disk if there is a place for it.
+
+    Parameters
+    ----------
+    function : callable
+        Within it, 1 / 0 is infinity.
+    fastmath : frozenset of str, default empty
+        LLVM's names of what may be rounded otherwise than written. By default nothing may, so that a number has the
+        same cell wherever it is looked up.
     """
-    options: dict[str, Any] = {"error_model": "numpy", "nogil": True, "fastmath": set(fastmath)}
-    try:
-        return cast(F, njit(cache=True, **options)(function))
-    except RuntimeError:  # no folder can be written to
-        return cast(F, njit(**options)(function))
+    dispatcher: Any = njit(error_model="numpy", nogil=True, fastmath=set(fastmath))(function)
+    with suppress(RuntimeError):  # no folder can be written to
+        dispatcher._cache = _ForgivingCache(function)  # type: ignore[no-untyped-call]
+    return cast(F, dispatcher)
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells 1 .. CELLS - 2 over increasing knots (p,); the first and the last are for what is outside of them.
+    """Even cells over increasing knots; the first and the last cell are for numbers outside of the knots.
 
-    bins: (CELLS,), the bin of each cell; -1 where it holds a knot.
+    Parameters
+    ----------
+    knots : (p,) array
+    first, scale : float32
+        The place of a number among the cells is ``(x - first) * scale + 1``.
+    bins : (CELLS,) array of int32
+        The bin of each cell; -1 if the cell holds a knot.
     """
 
     knots: Knots
@@ -49,18 +69,21 @@ class Cells:
 
 
 def make_cells(knots: Knots) -> Cells:
-    """Cells for finite and increasing knots."""
+    """Lay cells over finite and increasing knots."""
     first = np.float32(knots[0])
     scale = np.float32(min((CELLS - 4) / (float(knots[-1]) - float(knots[0]) or 2.0), 1e30))
-    own = np.array([cell_of(np.float32(knot), first, scale, CELLS - 1) for knot in knots], dtype=np.int64)
-    bins = 2 * np.searchsorted(own, np.arange(CELLS)).astype(np.int32)
-    bins[own] = -1
+    with_knot = np.array([cell_of(np.float32(knot), first, scale, CELLS - 1) for knot in knots], dtype=np.int64)
+    bins = 2 * np.searchsorted(with_knot, np.arange(CELLS)).astype(np.int32)
+    bins[with_knot] = -1
     return Cells(knots, first, scale, bins)
 
 
 @compiled
 def cell_of(x: np.float32, first: np.float32, scale: np.float32, last: int) -> np.uint32:
-    """0 below the first knot, and for NaN; `last` far above. Rounding does not change the order of two numbers."""
+    """Return the cell of a number: 0 below the first knot and for NaN, `last` far above the last knot.
+
+    Rounding never swaps the order of two numbers.
+    """
     place = (x - first) * scale + ONE
     if place >= np.float32(last):
         return np.uint32(last)
@@ -69,21 +92,21 @@ def cell_of(x: np.float32, first: np.float32, scale: np.float32, last: int) -> n
 
 @compiled
 def searched_bin(x: np.float32, knots: Knots) -> int:
-    """The bin, 0 .. 2p, of one number."""
+    """Return the bin, 0 to 2p, of one number, by search."""
     j = int(np.searchsorted(knots, x))
     return 2 * j + 1 if j < len(knots) and x == knots[j] else 2 * j
 
 
 @compiled
 def all_bins(
-    found: NDArray[np.int64], x: NDArray[np.float32], knots: Knots, first: np.float32, scale: np.float32,
+    out: NDArray[np.int64], x: NDArray[np.float32], knots: Knots, first: np.float32, scale: np.float32,
     bins: NDArray[np.int32],
 ) -> None:  # fmt: skip
-    """The bins of all numbers, into `found`."""
+    """Write the bins of all numbers into `out`."""
     last = len(bins) - 1
     for i in range(len(x)):
         b = bins[cell_of(x[i], first, scale, last)]
-        found[i] = b if b >= 0 else searched_bin(x[i], knots)
+        out[i] = b if b >= 0 else searched_bin(x[i], knots)
 
 
 @compiled
@@ -91,7 +114,7 @@ def value_and_slopes(
     slopes: NDArray[np.float32], x: NDArray[np.float32], slope: NDArray[np.float32], intercept: NDArray[np.float32],
     center: np.float32, knots: Knots, first: np.float32, scale: np.float32, bins: NDArray[np.int32],
 ) -> float:  # fmt: skip
-    """The sum of intercept[b] + slope[b] * (x - center) over all x, b its bin; and slope[b] into `slopes`."""
+    """Return the sum of ``intercept[b] + slope[b] * (x - center)`` over all x in bins b; write slope[b] to `slopes`."""
     total, last = 0.0, len(bins) - 1
     for i in range(len(x)):
         b = int(bins[cell_of(x[i], first, scale, last)])

@@ -121,13 +121,13 @@ def one_epoch(trainer: AdaGrad, loss: LinearLoss) -> None:
         return
     assert isinstance(term, ConvexPiecewiseLinear)
     r = term.function(weights)
-    trainer.epoch_with_slopes(r.grid.knots.double().numpy(), r.slope.numpy())
+    trainer.epoch_with_slopes(r.knots, r.bin_slopes)
 
 
 def drawn_regularizer(loss: LinearLoss) -> Record:
     """r as its knots and its values there; nothing, if it has no knots yet."""
-    knots, values = loss.regularizers().get("learned", (torch.empty(0), torch.empty(0)))
-    return {"knots": _short(knots.numpy()), "values": _short(values.numpy())}
+    knots, values = loss.regularizers().get("learned", (np.empty(0), np.empty(0)))
+    return {"knots": _short(knots), "values": _short(values)}
 
 
 def measured(trainer: AdaGrad, split: Split) -> dict[str, float]:

@@ -14,9 +14,12 @@ from tuneloss.core.box import Box
 from tuneloss.core.learn import LearnedLoss, learn_loss
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput, JournalError, SolverError
+from tuneloss.hinges import PiecewiseLinear, hinge_names
 from tuneloss.tuning.journal import read_lines
 from tuneloss.tuning.run import Header, Run, best_run
 from tuneloss.types import Array
+
+MARGIN = 0.05  # of the span of the knots, drawn beyond them
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +56,11 @@ class RunsInfo:
     @property
     def hinges(self) -> dict[str, str]:
         """The term of each hinge, by the name of the hinge's weight: hinges mean something only together."""
-        numbers = [(term, j) for term, positions in self.header.knots.items() for j in range(len(positions))]
-        return {f"{term}/{side}{j}": term for side in ("right", "left") for term, j in numbers}
+        return {name: term for term in self.header.knots for name in self.hinges_of(term)}
+
+    def hinges_of(self, term: str) -> list[str]:
+        """Name the weights of a learned regularizer, in their order."""
+        return [f"{term}/{hinge}" for hinge in hinge_names(len(self.header.knots[term]))]
 
     @property
     def said(self) -> Mapping[str, float]:
@@ -136,13 +142,19 @@ def contributions(info: RunsInfo) -> dict[str, float]:
 
 
 def regularizer(info: RunsInfo, term: str) -> tuple[Array, Array] | None:
-    """A learned regularizer of the best run: positions, a little beyond its knots, and values less the least one."""
-    best, knots = info.best, np.array(info.header.knots[term])
-    names = [[f"{term}/{side}{j}" for j in range(len(knots))] for side in ("right", "left")]
-    if best is None or best.weights is None or not all(name in best.weights for side in names for name in side):
+    """Return points of a learned regularizer at the best run, to draw lines through; its least value is 0.
+
+    Returns
+    -------
+    tuple of two (p + 2,) arrays, or None
+        The knots and a point a little beyond each end, and the values there. None if the best run lacks a weight, or if
+        the knots of the journal are not finite or do not increase.
+    """
+    best, names = info.best, info.hinges_of(term)
+    if best is None or best.weights is None or not all(name in best.weights for name in names):
         return None
-    right, left = (np.array([best.weights[name] for name in side]) for side in names)
-    pad = 0.05 * float(np.ptp(knots)) or 1.0
-    x = np.concatenate([[knots[0] - pad], knots, [knots[-1] + pad]])
-    r = np.maximum(x[:, None] - knots, 0) @ right + np.maximum(knots - x[:, None], 0) @ left
-    return x, r - r.min()
+    with suppress(InvalidInput):
+        r = PiecewiseLinear.from_weights(info.header.knots[term], [best.weights[name] for name in names])
+        x, values = r.points(margin=MARGIN)
+        return x, values - values.min()
+    return None

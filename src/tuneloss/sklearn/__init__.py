@@ -1,19 +1,34 @@
 """The door for scikit-learn: an estimator that learns the weights of its loss as it fits.
 
-softmax.py     softmax regression, the terms of its loss, and its Hessian
-solve.py       a fit: the params of least loss
-observe.py     what LearnLoss sees of a fit
-search.py      weights by a few warm-started fits
-piecewise.py   a convex regularizer whose form is learned
-online.py      weights and that regularizer in one run
-splits.py      which examples validate
-given.py       the examples that a fit is given
-checks.py      input that breaks a rule is refused in words
-estimator.py   TunedLogisticRegression
-saved.py       a fitted classifier as one file
-l2_cv.py       scikit-learn's own way, to compare with
+estimator.py    TunedLogisticRegression
+examples.py     read and check the examples that `fit` is given
+splits.py       choose the examples that validate
+softmax.py      softmax regression: the terms of its loss, their gradients, and its Hessian
+fitting.py      one fit: the params of least loss
+observe.py      one fit as an observation for LearnLoss
+fold_fits.py    one run of the search: a fit per fold, and which of two runs is better
+search.py       strategy "runs": an L2 path, then learned weights
+online.py       strategy "online": weights and a convex regularizer, learned in one run
+comparison.py   compare three models on the same rows
+model_file.py   a fitted classifier as one file
+fit_files.py    the files of `tuneloss fit`
+
+What is not in ``__all__`` is private.
 """
 
+from tuneloss.sklearn.comparison import ModelComparison, TrainTestRows, compare_models, hold_out
 from tuneloss.sklearn.estimator import TunedLogisticRegression
+from tuneloss.sklearn.fit_files import check_replaceable, write_fit
+from tuneloss.sklearn.model_file import SavedModel, load_model
 
-__all__ = ["TunedLogisticRegression"]
+__all__ = [
+    "ModelComparison",
+    "SavedModel",
+    "TrainTestRows",
+    "TunedLogisticRegression",
+    "check_replaceable",
+    "compare_models",
+    "hold_out",
+    "load_model",
+    "write_fit",
+]

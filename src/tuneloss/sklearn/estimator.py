@@ -1,79 +1,141 @@
-"""Softmax regression that learns the weights of its regularizers."""
+"""TunedLogisticRegression: logistic regression that learns the weights of its regularizers."""
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from numbers import Integral, Real
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import check_cv
-from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from tuneloss import Observation
 from tuneloss.errors import InvalidInput
-from tuneloss.sklearn.checks import check_options, check_split, check_two_classes
-from tuneloss.sklearn.examples import Examples, read_examples
+from tuneloss.sklearn.examples import check_two_classes, read_examples
 from tuneloss.sklearn.fitting import Fitted, fit
+from tuneloss.sklearn.fold_fits import Fold, FoldFits, OnRun, SearchOptions, best_of, ignore_run, make_fold
 from tuneloss.sklearn.online import online_search, repeated
-from tuneloss.sklearn.search import Fold, Options, Run, best_l2_of, best_of, chosen, grown, search
-from tuneloss.sklearn.softmax import Data, Inputs, Weights, all_classes, log_probabilities, make_data, weighted_targets
-from tuneloss.sklearn.splits import Split, k_splits, one_split
+from tuneloss.sklearn.search import best_l2_of, choose, grow_penalties, search
+from tuneloss.sklearn.softmax import NAMES, Data, Weights, all_classes, log_probabilities, make_data
+from tuneloss.sklearn.splits import make_splits
 from tuneloss.types import Array
 
-SMALL = 5e7  # examples * inputs * classes: below it, the threads of NumPy's BLAS and of SciPy's wait for each other
-FOLDS, ENOUGH, A_CLASS = 5, 500, 20  # by default: of so many folds, as many as validate with so many examples
-SEARCH_TOL = 3  # the search's fits may be this much less exact than the last; at 10, weak regularizers look too good
+ONE_THREAD = 5e7  # examples * inputs * classes: below it, the threads of NumPy's and SciPy's BLAS wait for each other
+SEARCH_TOL = 3  # the search may be this much less exact than the last fit; at 10, weak regularizers look too good
+REGULARIZERS = NAMES[:-1]
 
 
 class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Logistic regression whose regularizers, several at once, get their weights from validation examples.
+    r"""Logistic regression that learns the weights of several regularizers at once.
 
-    The loss is a sum over training examples, with weights >= 0:
+    Use it where you would use `LogisticRegressionCV`. Instead of one penalty and a grid, it has up to four
+    regularizers, and `fit` learns all their weights from validation examples. The loss is a sum over the training
+    examples, with weights >= 0::
 
-        log loss + l1 |coef|_1 + l2 |coef|^2 + uniform * (log loss on uniform labels) + dropout * (what dropout adds)
+        loss = log loss
+             + l1 * sum |coef|
+             + l2 * sum coef^2
+             + uniform * (log loss on uniform labels, as in label smoothing)
+             + dropout * (what dropout of half of the inputs adds to the log loss)
 
-    A short path of L2 fits comes first, then LearnLoss: each further fit has weights learned from the ones before, by a
-    quadratic program that matches the gradients of the terms to that of the validation error. The weights of least
-    validation log loss are used (L2 alone, unless that is worse by more than a standard error), in a last fit on all
-    data. The weights of L1 and L2 grow with the root of the number of examples then; the other terms are sums over
-    examples, as the log loss is.
+    Standardise the inputs first: penalties depend on their units.
 
-    terms: which of "l1", "uniform", "dropout" may have a weight beside "l2", which must be among them.
-    strategy: "runs", as above; or "online": one run of proximal gradient steps in which the weights, and a convex
-        regularizer of 20 knots instead of L1, are learned as it goes.
-    validation_fraction: takes one split, with this part of the examples to validate. None, with no `cv` either, takes a
-        fifth of them if that is at least 500 and 20 a class; with more classes as many of 5 folds as that takes; and 5
-        folds of fewer examples, on which a weak regularizer can win by luck.
-    cv: instead, a number of folds; a splitter; or a list of (train, validation) indices, as everywhere in scikit-learn.
-        Costs of folds add. Splits of ours depend on the examples' inputs: equal ones fall on the same side (or, if
-        many share them, count in part on both), and an example of weight 2 counts as two.
-    max_runs: most fits of the search. tol, max_iter: of the last fit. (Online that is the same run on all data; they
-        are for its first part, with L2 alone.)
-    n_jobs: folds fitted at once. random_state: decides the split.
+    Parameters
+    ----------
+    terms : sequence of str, default ("l1", "l2", "uniform", "dropout")
+        The regularizers that may get a weight. "l2" must be among them.
+    strategy : {"runs", "online"}, default "runs"
+        "runs" fits several models and learns from each of them; see Notes. "online" learns the weights while one
+        model trains, by proximal gradient steps. It learns a convex piecewise-linear penalty of each coefficient
+        instead of L1, and takes several times as long.
+    validation_fraction : float, optional
+        Validate with one split that holds out this fraction of the examples. By default, 20% of the examples are held
+        out. If these are fewer than 500, 5-fold cross-validation is used instead. If they are fewer than 20 per class,
+        more of the 5 folds are used.
+    cv : int, splitter or iterable of (train, validation) indices, optional
+        Cross-validate instead, as everywhere in scikit-learn. If it is a number of folds, examples with equal inputs
+        fall into the same fold, and an example of weight 2 counts as two examples.
+    max_runs : int, default 15
+        The largest number of runs of the search; at least 3. In each run, every fold is fitted once.
+    fit_intercept : bool, default True
+        Whether to fit intercepts. No regularizer penalises them directly.
+    tol : float, default 1e-4
+        The precision of the last fit: how steep the loss may be where the solver stops. With "online", this and
+        `max_iter` apply to the first part of the run, with L2 alone.
+    max_iter : int, default 1000
+        The largest number of iterations of the last fit.
+    n_jobs : int, optional
+        The number of folds that are fitted in parallel, in threads; -1 for all cores.
+    random_state : int, RandomState instance or None, default None
+        Decides which examples validate. Everything else is deterministic.
 
-    After `fit`: `classes_`, `coef_`, `intercept_`, `n_iter_`, `loss_weights_`, and `history_`: a list with the weights,
-    the mean validation log loss, the number of iterations and the `Observation` of each run, of which `best_run_` was
-    chosen. (The error of an observation is that mean; its features are sums over the models of all folds.) `learned_`
-    is what LearnLoss said last, a `LearnedLoss` or None: its weights . features is scale * error, but for a constant.
-    `box_` is where it looked, around the best fit with L2 alone.
-    Online they are not there; each epoch is a run, without observation, and `regularizer_` holds points of the learned
-    regularizer, coefficients and values: it is the lines through them, and beyond.
+    Attributes
+    ----------
+    classes_ : (C,) array
+        The class labels.
+    coef_ : (C, D) array, or (1, D) for two classes
+        The coefficients.
+    intercept_ : (C,) array, or (1,) for two classes
+        The intercepts.
+    loss_weights_ : dict of str to float
+        The weight of each term in the last fit. In scikit-learn's terms, ``loss_weights_["l2"]`` is 1 / (2 C).
+    history_ : list of dict
+        The runs of the search, one record each: "weights", "validation_loss" (the mean log loss of all validation
+        examples), "n_iter", and "observation" (an `Observation`; its error is the validation loss, its features are
+        sums over the models of all folds). With "online", each epoch is a run, without an observation.
+    best_run_ : int
+        The position in `history_` of the run whose weights were chosen.
+    learned_ : LearnedLoss or None
+        The last answer of LearnLoss: up to a constant, ``weights . features`` predicts ``scale * error``. Not set with
+        "online".
+    box_ : Box
+        The weights that LearnLoss could choose from, around the best fit with L2 alone. Not set with "online".
+    regularizer_ : tuple of two arrays
+        The penalty that "online" learned, as positions and values of points. It is linear between them, and continues
+        its first and last line beyond. Set only with "online".
+    n_iter_ : (1,) array
+        The number of iterations of the last fit.
+    n_features_in_, feature_names_in_
+        The number of inputs and, if they are columns of a DataFrame, their names.
 
+    See Also
+    --------
+    sklearn.linear_model.LogisticRegressionCV : One penalty, chosen from a grid.
+    tuneloss.LossTuner : The same for a model of your own, between training runs.
+    tuneloss.torch.OnlineTuner : The same for a PyTorch model, inside one training run.
+
+    Notes
+    -----
+    The search starts with a short path of L2 weights, from strong to weak. From its last models LearnLoss learns the
+    weights of all terms: a quadratic program matches the gradients of the terms to that of the validation error. The
+    next run uses these weights and is learned from in turn. The search ends when a run is not clearly better than the
+    best one before.
+
+    The weights of least validation log loss are chosen. If they are not better than L2 alone by more than one standard
+    error, L2 alone is used: the more weights are learned, the more of a gain is luck.
+
+    The last fit is on all examples. Because they are more than in the search, the weights of L1 and L2 grow with the
+    square root of their number. The other terms are sums over examples and grow by themselves.
+
+    Examples
+    --------
     >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from tuneloss.sklearn import TunedLogisticRegression
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = TunedLogisticRegression(random_state=0).fit(X, y)
-    >>> model.predict_proba(X).shape, sorted(model.loss_weights_)
-    ((150, 3), ['dropout', 'l1', 'l2', 'logloss', 'uniform'])
+    >>> model = make_pipeline(StandardScaler(), TunedLogisticRegression(random_state=0)).fit(X, y)
+    >>> model.score(X, y) > 0.95
+    True
+    >>> sorted(model[-1].loss_weights_)
+    ['dropout', 'l1', 'l2', 'logloss', 'uniform']
     """
 
     def __init__(
@@ -115,157 +177,194 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         y_val: ArrayLike | None = None,
         sample_weight_val: ArrayLike | None = None,
     ) -> Self:
-        """Learn the weights and the model.
+        """Learn the loss weights, then fit the model to all examples.
 
-        X: (N, D), an array, DataFrame or sparse matrix. y: (N,) labels.
-        X_val, y_val: examples that validate; then `cv` and `validation_fraction` are not used, and the last fit is on
-            X and X_val together. X_val must be as X is: a Pipeline passes it through its earlier steps only if it has
-            transform_input=["X_val"].
+        Parameters
+        ----------
+        X : (N, D) array, DataFrame or sparse matrix
+            The inputs.
+        y : (N,) array
+            The labels.
+        sample_weight : (N,) array, optional
+            The weight of each example, >= 0. A weight of 2 is the same as the example twice.
+        X_val, y_val : (M, D) and (M,) arrays, optional
+            Validation examples of your own. `cv` and `validation_fraction` are then ignored, and the last fit is on X
+            and X_val together. X_val must be scaled as X is: a Pipeline transforms it only if it has
+            ``transform_input=["X_val"]``.
+        sample_weight_val : (M,) array, optional
+            The weight of each validation example.
+
+        Returns
+        -------
+        TunedLogisticRegression
+            The fitted estimator.
+
+        Raises
+        ------
+        InvalidInput
+            If a parameter or the examples break a rule. It is a `ValueError`.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the last fit reaches `max_iter`.
         """
-        check_options(self)
+        return self._fit(X, y, sample_weight, X_val, y_val, sample_weight_val)
+
+    def _fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        X_val: ArrayLike | None = None,
+        y_val: ArrayLike | None = None,
+        sample_weight_val: ArrayLike | None = None,
+        *,
+        on_run: OnRun = ignore_run,
+    ) -> Self:
+        """Fit as `fit` does, and call ``on_run(run, folds)`` after each run of the search."""
+        _check_parameters(self)
         for name in ("regularizer_", "box_", "learned_"):
-            self.__dict__.pop(name, None)  # of an earlier fit
-        given = read_examples(self, X, y, sample_weight, X_val, y_val, sample_weight_val)
-        self.classes_, codes = np.unique(given.labels, return_inverse=True)
+            self.__dict__.pop(name, None)  # of an earlier fit with the other strategy
+        examples = read_examples(self, X, y, sample_weight, X_val, y_val, sample_weight_val)
+        self.classes_, codes = np.unique(examples.labels, return_inverse=True)
         check_two_classes(self, self.classes_)
-        folds = [self._fold(given.x, codes, *split) for split in self._splits(given, codes, y)]
-        data = make_data(given.x, codes, given.weight, len(self.classes_), intercept=self.fit_intercept)
-        small = given.x.shape[0] * given.x.shape[1] * len(self.classes_) < SMALL
-        with threadpool_limits(1, user_api="blas") if small else nullcontext():
-            self._learn(data, folds)
+        split_options = {name: getattr(self, name) for name in ("validation_fraction", "cv", "random_state")}
+        splits = make_splits(examples, codes, y, **split_options)
+        intercept = self.fit_intercept
+        folds = [make_fold(examples.x, codes, split, self.classes_, intercept=intercept) for split in splits]
+        data = make_data(examples.x, codes, examples.weight, len(self.classes_), intercept=intercept)
+        is_small = data.x.shape[0] * data.x.shape[1] * len(self.classes_) < ONE_THREAD
+        with threadpool_limits(1, user_api="blas") if is_small else nullcontext():
+            self._learn(data, folds, on_run)
         return self
 
-    def _on_run(self, run: Run, folds: Sequence[Fold]) -> None:
-        """For those who want to see each run as it ends, such as the command line."""
-
-    def _splits(self, given: Examples, codes: NDArray[np.intp], y: Any) -> list[Split]:
-        """Sample weights of training and validation, split by split. A splitter is shown all labels y."""
-        weight = given.weight
-        if given.n_train is not None:
-            first = np.arange(len(weight)) < given.n_train
-            return [(weight * first, weight * ~first)]
-        seed = int(check_random_state(self.random_state).randint(2**31))
-        if self.validation_fraction is not None:
-            return one_split(given.x, codes, weight, float(self.validation_fraction), seed)
-        if self.cv is None:
-            return self._default_splits(given, codes, seed)
-        if isinstance(self.cv, (int, np.integer)):
-            return k_splits(given.x, codes, weight, int(self.cv), seed)
-        found = []
-        n = len(np.asarray(y))
-        for parts in check_cv(self.cv, y, classifier=True).split(np.zeros((n, 1)), y):
-            train, held = (np.bincount(np.arange(n)[part], minlength=n)[given.kept] for part in parts)
-            found.append((weight * train, weight * held))
-        return found
-
-    def _default_splits(self, given: Examples, codes: NDArray[np.intp], seed: int) -> list[Split]:
-        """A fifth validates, if that is ENOUGH examples and A_CLASS a class; or more folds; on few examples, all."""
-        fifth = given.weight.sum() / FOLDS
-        n = math.ceil(A_CLASS * len(self.classes_) / fifth) if fifth >= ENOUGH else FOLDS
-        if n == 1:
-            return one_split(given.x, codes, given.weight, 1 / FOLDS, seed)
-        return k_splits(given.x, codes, given.weight, FOLDS, seed)[:n]
-
-    def _fold(self, x: Inputs, codes: NDArray[np.intp], train: Array, held: Array) -> Fold:
-        """The data that sample weights (N,) of training and of validation pick out."""
-        own, other = np.flatnonzero(train > 0), np.flatnonzero(held > 0)
-        check_split(self.classes_, codes[own], len(other))
-        data = make_data(x[own], codes[own], train[own], len(self.classes_), intercept=self.fit_intercept)
-        return Fold(data, x[other], weighted_targets(codes[other], held[other], len(self.classes_)))
-
-    def _learn(self, data: Data, folds: list[Fold]) -> None:
+    def _learn(self, data: Data, folds: list[Fold], on_run: OnRun) -> None:
         """Search for weights on the folds, then fit all data."""
         if not folds:
             raise InvalidInput(
                 f"`{type(self).__name__}` needs examples to validate with; found none in n_samples={len(data.y)}. Give "
                 "X_val and y_val, more examples, or cv=[(train, validation)]."
             )
-        growth = data.total / float(np.mean([fold.data.total for fold in folds]))
-        options = Options(tuple(self.terms), self.max_runs, SEARCH_TOL * self.tol, self.max_iter, self._on_run)
-        if self.strategy == "runs":
-            found = search(folds, options, self._each)
-            runs, self.box_, learned = found.runs, found.box, found.learned
-            total = float(runs[0].sample_weight.sum())  # errors are sums in the search, and means in `history_`
-            self.learned_ = learned and replace(learned, scale=total * learned.scale)
-            best = chosen(runs)
-            weights = grown(best.weights, growth**0.5)
-            data = self._with_dropout(data, weights, grown(best_l2_of(runs).weights, growth**0.5), best)
-            fitted = fit(data, weights, mean_params(best), tol=self.tol, max_iter=self.max_iter)
-        else:
-            runs, losses = online_search(folds, options, self._each)
-            best = best_of(runs)
-            losses = [loss.grown(growth**0.5) for loss in losses[: runs.index(best) + 1]]
-            fitted = repeated(data, losses, mean_params(runs[0]), options)
-            self.regularizer_ = losses[-1].regularizer.points()
+        growth = float(data.total / float(np.mean([fold.data.total for fold in folds]))) ** 0.5
+        options = SearchOptions(tuple(self.terms), self.max_runs, SEARCH_TOL * self.tol, self.max_iter, on_run)
+        learn = self._learn_by_runs if self.strategy == "runs" else self._learn_online
+        runs, best, fitted = learn(data, folds, growth, options)
         if not fitted.converged:
             message = f"The last fit did not converge in {fitted.n_iter} iterations: {fitted.message}."
-            warnings.warn(f"{message} Raise max_iter, or scale the inputs.", ConvergenceWarning, stacklevel=3)
-        self.history_ = [_shown(run) for run in runs]
+            warnings.warn(f"{message} Raise max_iter, or scale the inputs.", ConvergenceWarning, stacklevel=4)
+        self.history_ = [_record(run) for run in runs]
         self.best_run_ = runs.index(best)
-        self._keep(data, fitted)
-
-    def _with_dropout(self, data: Data, weights: Weights, first: Weights, best: Run) -> Data:
-        """The data with the dropout term, at the probabilities of a first fit, if it has a weight."""
-        if not weights["dropout"] > 0:
-            return data
-        one = fit(data, first, mean_params(best), tol=SEARCH_TOL * self.tol, max_iter=self.max_iter)
-        return data.with_dropout(one.params)
-
-    def _keep(self, data: Data, fitted: Fitted) -> None:
         self.coef_ = fitted.params[:, :-1].copy()
         self.intercept_ = fitted.params[:, -1] - self.coef_ @ data.mean
         self.n_iter_ = np.array([max(1, fitted.n_iter)])
         self.loss_weights_ = dict(fitted.weights)
 
-    def _each(self, function: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def _learn_by_runs(
+        self, data: Data, folds: list[Fold], growth: float, options: SearchOptions
+    ) -> tuple[list[FoldFits], FoldFits, Fitted]:
+        """Return all runs, the chosen one, and the last fit."""
+        result = search(folds, options, self._parallel)
+        runs, self.box_, learned = result.runs, result.box, result.learned
+        total = float(runs[0].sample_weight.sum())  # errors are sums in the search, and means in `history_`
+        self.learned_ = learned and replace(learned, scale=total * learned.scale)
+        best = choose(runs)
+        weights = grow_penalties(best.weights, growth)
+        if weights["dropout"] > 0:
+            data = self._with_dropout(data, grow_penalties(best_l2_of(runs).weights, growth), best.mean_params())
+        return runs, best, fit(data, weights, best.mean_params(), tol=self.tol, max_iter=self.max_iter)
+
+    def _with_dropout(self, data: Data, weights: Weights, start: Array) -> Data:
+        """The data with a dropout term at the probabilities of a first fit with these weights."""
+        first = fit(data, weights, start, tol=SEARCH_TOL * self.tol, max_iter=self.max_iter)
+        return data.with_dropout(first.params)
+
+    def _learn_online(
+        self, data: Data, folds: list[Fold], growth: float, options: SearchOptions
+    ) -> tuple[list[FoldFits], FoldFits, Fitted]:
+        """Return the runs, one per epoch, the best one, and the same run on all data up to that epoch."""
+        runs, losses = online_search(folds, options, self._parallel)
+        best = best_of(runs)
+        losses = [loss.grown(growth) for loss in losses[: runs.index(best) + 1]]
+        self.regularizer_ = losses[-1].regularizer.points()
+        return runs, best, repeated(data, losses, runs[0].mean_params(), options)
+
+    def _parallel(self, function: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Call the function with each of these tuples of arguments."""
         if self.n_jobs in (None, 1) or len(jobs) == 1:
             return [function(*job) for job in jobs]
         return list(Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(function)(*job) for job in jobs))
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Logits: (N, C), or (N,) of the second class where there are two."""
+        """Compute the logits.
+
+        Parameters
+        ----------
+        X : (N, D) array, DataFrame or sparse matrix
+            The inputs.
+
+        Returns
+        -------
+        (N, C) array, or (N,) array for two classes
+            The logits; with two classes, those of the second.
+        """
         check_is_fitted(self)
         x = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         z = np.asarray(x @ self.coef_.T) + self.intercept_
         return np.asarray(z[:, 0] if z.shape[1] == 1 else z)
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
-        """Log probabilities (N, C)."""
+        """Compute the logarithm of the probability of each class, an (N, C) array."""
         z = self.decision_function(X)
         return log_probabilities(all_classes(z[:, None] if z.ndim == 1 else z.copy()))
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Probabilities (N, C)."""
+        """Compute the probability of each class, an (N, C) array."""
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The most probable class of each example."""
+        """Predict the most probable class of each example, an (N,) array."""
         z = self.decision_function(X)
-        found: NDArray[Any] = self.classes_[(z > 0).astype(int) if z.ndim == 1 else z.argmax(axis=1)]
-        return found
+        labels: NDArray[Any] = self.classes_[(z > 0).astype(int) if z.ndim == 1 else z.argmax(axis=1)]
+        return labels
 
 
-def mean_params(run: Run) -> Array:
-    """Where the fit of all data starts."""
-    return np.asarray(np.mean([one.params for one in run.fits], axis=0))
-
-
-def _shown(run: Run) -> dict[str, Any]:
-    total = float(run.sample_weight.sum())
+def _record(run: FoldFits) -> dict[str, Any]:
+    """A run as a record of `history_`."""
     return {
         "weights": dict(run.weights),
-        "validation_loss": run.error / total,
-        "n_iter": sum(one.n_iter for one in run.fits),
-        "observation": joined(run.observations, total) if run.observations else None,
+        "validation_loss": run.mean_error,
+        "n_iter": sum(fitted.n_iter for fitted in run.fits),
+        "observation": run.joined_observation(),
     }
 
 
-def joined(observations: Sequence[Observation], total: float) -> Observation:
-    """The models of all folds as one model: sums, and the error a mean over the weight of all validation examples."""
-    features = np.sum([o.features for o in observations], axis=0)
-    grams = [o.gram for o in observations if o.gram is not None]
-    gram = None
-    if len(grams) == len(observations):
-        unit = np.append(np.ones(len(features)), 1 / total)
-        gram = np.sum(grams, axis=0) * np.outer(unit, unit)
-    return Observation(sum(o.error for o in observations) / total, features, gram, names=observations[0].names)
+def _check_parameters(model: TunedLogisticRegression) -> None:
+    """Raise unless the parameters of the constructor are as documented."""
+    _check_terms(model.terms)
+    if model.strategy not in ("runs", "online"):
+        raise InvalidInput(f'`strategy` must be "runs" or "online"; found {model.strategy!r}.')
+    _check_splits(model.validation_fraction, model.cv)
+    if not isinstance(model.tol, Real) or not float(model.tol) > 0:
+        raise InvalidInput(f"`tol` must be a number > 0; found {model.tol!r}.")
+    for name, least in (("max_runs", 3), ("max_iter", 1)):
+        value = getattr(model, name)
+        if not isinstance(value, Integral) or value < least:
+            raise InvalidInput(f"`{name}` must be a whole number, at least {least}; found {value!r}.")
+
+
+def _check_terms(terms: Any) -> None:
+    is_names = isinstance(terms, (list, tuple)) and all(isinstance(term, str) for term in terms)
+    if not is_names or not {"l2"} <= set(terms) <= set(REGULARIZERS) or len(set(terms)) != len(terms):
+        raise InvalidInput(
+            f'`terms` must be some of {list(REGULARIZERS)}, each once, "l2" among them; found {terms!r}.'
+        )
+
+
+def _check_splits(fraction: Any, cv: Any) -> None:
+    if fraction is not None and (not isinstance(fraction, Real) or not 0 < float(fraction) < 1):
+        raise InvalidInput(f"`validation_fraction` must be None or between 0 and 1; found {fraction!r}.")
+    if fraction is not None and cv is not None:
+        raise InvalidInput("`validation_fraction` and `cv` are two ways to split; found both. Give one of them.")
+    if isinstance(cv, Integral) and (isinstance(cv, bool) or cv < 2):
+        raise InvalidInput(f"`cv` must be at least 2 folds, a splitter or a list of splits; found {cv!r}.")

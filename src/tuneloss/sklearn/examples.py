@@ -1,4 +1,4 @@
-"""The examples that a fit is given: read and checked, those of weight 0 left out."""
+"""Read and check the examples that a fit is given; those of weight 0 are left out."""
 
 from __future__ import annotations
 
@@ -19,10 +19,20 @@ from tuneloss.types import Array
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Inputs x (N, D), labels (N,) and sample weights (N,) > 0.
+    """Examples of positive weight.
 
-    kept: (N,), which of the examples given these are.
-    n_train: how many of them train, those that validate coming last; None if no examples to validate were given.
+    Parameters
+    ----------
+    x : (N, D) array or sparse matrix
+        Inputs.
+    labels : (N,) array
+        Labels, as the user writes them.
+    weight : (N,) array
+        Sample weights > 0.
+    kept : (N,) array of int
+        The position of each example among those that the user gave.
+    n_train : int, optional
+        The number of examples that train; the rest, at the end, validate. None if no validation examples were given.
     """
 
     x: Inputs
@@ -35,60 +45,68 @@ class Examples:
 def read_examples(
     model: Any, x: Any, y: Any, sample_weight: ArrayLike | None, x_val: Any, y_val: Any, weight_val: ArrayLike | None
 ) -> Examples:
-    """All examples together, as scikit-learn reads them; the model takes note of the inputs' names."""
+    """Read training and validation examples with scikit-learn's checks, which set `n_features_in_` of the model."""
     options = {"accept_sparse": "csr", "dtype": np.float64, "accept_large_sparse": False}
-    found, labels = validate_data(model, x, y, **options)
+    inputs, labels = validate_data(model, x, y, **options)
     check_classification_targets(labels)
     weight = as_weights(sample_weight, len(labels), "sample_weight")
     check_validation(x_val, y_val, weight_val)
     n_train = len(labels)
     if x_val is not None:
-        more, more_labels = validate_data(model, x_val, y_val, reset=False, **options)
-        weight = np.append(weight, as_weights(weight_val, len(more_labels), "sample_weight_val"))
-        found, labels = stacked(found, more), joined_labels(labels, more_labels)
+        inputs_val, labels_val = validate_data(model, x_val, y_val, reset=False, **options)
+        weight = np.append(weight, as_weights(weight_val, len(labels_val), "sample_weight_val"))
+        inputs, labels = stack_inputs(inputs, inputs_val), join_labels(labels, labels_val)
     kept = np.flatnonzero(weight > 0)
     if len(kept) < len(weight):
-        found, labels, weight, n_train = found[kept], labels[kept], weight[kept], int((kept < n_train).sum())
-    if sparse.issparse(found) and not found.has_canonical_format:
-        found = found.copy()
-        found.sum_duplicates()
-    return Examples(found, labels, weight, kept, None if x_val is None else n_train)
+        inputs, labels, weight, n_train = inputs[kept], labels[kept], weight[kept], int((kept < n_train).sum())
+    if sparse.issparse(inputs) and not inputs.has_canonical_format:
+        inputs = inputs.copy()
+        inputs.sum_duplicates()
+    return Examples(inputs, labels, weight, kept, None if x_val is None else n_train)
 
 
-def as_weights(sample_weight: ArrayLike | None, n: int, what: str) -> Array:
-    """Sample weights (n,), finite and >= 0; ones if there are none."""
+def as_weights(sample_weight: ArrayLike | None, n: int, name: str) -> Array:
+    """Return sample weights (n,), finite and >= 0; ones if none are given."""
     if sample_weight is None:
         return np.ones(n)
-    weight = as_numbers(sample_weight, what)
+    weight = as_numbers(sample_weight, name)
     if weight.ndim == 0:
         weight = np.full(n, float(weight))
     if weight.shape != (n,) or not np.isfinite(weight).all() or (weight < 0).any():
-        raise InvalidInput(f"`{what}` must be {n} finite numbers >= 0, one an example; found shape {weight.shape}.")
+        raise InvalidInput(f"`{name}` must be {n} finite numbers >= 0, one per example; found shape {weight.shape}.")
     if not weight.any():
-        raise InvalidInput(f"`{what}` must not be zero for all examples: such a weight leaves none.")
+        raise InvalidInput(f"`{name}` must not be zero for all examples: no example would be left.")
     return weight
 
 
 def check_validation(x: Any, y: Any, sample_weight: Any) -> None:
-    """Raise unless validation examples are given whole, or not at all."""
+    """Raise unless validation examples are given completely, or not at all."""
     if (x is None) != (y is None):
         raise InvalidInput("`X_val` and `y_val` go together; found only one of them. Give both.")
     if x is None and sample_weight is not None:
         raise InvalidInput("`sample_weight_val` is for `X_val` and `y_val`; found it without them.")
 
 
-def joined_labels(y: NDArray[Any], y_val: NDArray[Any]) -> NDArray[Any]:
-    """Labels of training and validation examples, which must be of one kind."""
+def check_two_classes(model: Any, classes: NDArray[Any]) -> None:
+    """Raise unless the examples have at least two classes."""
+    if len(classes) < 2:
+        raise InvalidInput(
+            f"`{type(model).__name__}` needs examples of at least 2 classes; found one class, {classes.tolist()}."
+        )
+
+
+def join_labels(y: NDArray[Any], y_val: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels of training and validation examples, which must be of one kind."""
     if (y.dtype.kind in "OUS") != (y_val.dtype.kind in "OUS"):
         raise InvalidInput(f"`y_val` must hold labels like those of `y`; found {y_val.dtype} and {y.dtype}.")
     unknown = np.setdiff1d(y_val, y)
     if len(unknown):
-        raise InvalidInput(f"`y_val` must hold classes that `y` has too; found {unknown[:5].tolist()}.")
+        raise InvalidInput(f"`y_val` must hold only classes that `y` has; found {unknown[:5].tolist()}.")
     return np.concatenate([y, y_val])
 
 
-def stacked(x: Inputs, more: Inputs) -> Inputs:
-    """Examples of two matrices, one below the other."""
+def stack_inputs(x: Inputs, more: Inputs) -> Inputs:
+    """Return the examples of two matrices, one below the other."""
     if sparse.issparse(x) or sparse.issparse(more):
         return sparse.vstack([sparse.csr_array(x), sparse.csr_array(more)], format="csr")
     return np.vstack([x, more])

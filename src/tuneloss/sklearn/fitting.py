@@ -1,8 +1,9 @@
-"""Fits: the params of least loss, by L-BFGS-B from a warm start, in coordinates in which curvatures are alike."""
+"""One fit: the params of least loss, by L-BFGS-B from a warm start, in coordinates of similar curvature."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import Bounds, minimize
@@ -11,10 +12,27 @@ from tuneloss.errors import RunFailed
 from tuneloss.sklearn.softmax import Data, Weights, conditioner, mixed_targets, smooth_loss
 from tuneloss.types import Array
 
+LOSS_TOL = 1e-13  # relative change of the loss at which L-BFGS-B stops: near rounding, so that the slope decides
+EVALUATIONS = 20  # of the loss, per allowed iteration
+
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """Params (F, D + 1) of least loss under these weights."""
+    """A fitted model.
+
+    Parameters
+    ----------
+    weights : dict of str to float
+        The loss weights.
+    params : (F, D + 1) array
+        The params of least loss; see `softmax`.
+    n_iter : int
+        The number of iterations.
+    converged : bool
+        Whether the tolerance was reached.
+    message : str
+        Why the solver stopped.
+    """
 
     weights: Weights
     params: Array
@@ -23,50 +41,94 @@ class Fitted:
     message: str = ""
 
 
+class _Loss:
+    """The loss of a fit as a function of one flat vector, in which curvatures are similar."""
+
+    def __init__(self, data: Data, weights: Weights) -> None:
+        self._data, self._weights, self._targets = data, weights, mixed_targets(data, weights)
+        self.unit = np.sqrt(conditioner(data, weights))
+
+    def flat(self, params: Array) -> Array:
+        """Return the vector of these params."""
+        return (params * self.unit).ravel()
+
+    def params(self, x: Array) -> Array:
+        """Return the params of this vector."""
+        return x.reshape(self.unit.shape) / self.unit
+
+    def smooth(self, x: Array) -> tuple[float, Array]:
+        """Return the loss without L1, and its gradient."""
+        value, gradient = smooth_loss(self._data, self._weights, self._targets, self.params(x))
+        return value, (gradient / self.unit).ravel()
+
+    def l1(self) -> Array:
+        """Return the L1 weight of each coordinate; intercepts have none."""
+        cost = np.full(self.unit.shape, self._weights["l1"]) / self.unit
+        cost[:, -1] = 0.0
+        return cost.ravel()
+
+
 def fit(data: Data, weights: Weights, start: Array, *, tol: float, max_iter: int) -> Fitted:
     """Minimise the loss of these weights over params.
 
-    With L1, params = u - v with u, v >= 0, of which L1 is the sum: smooth with bounds. A param is then exactly 0 where
-    u = v = 0.
+    Parameters
+    ----------
+    data : Data
+        The training examples.
+    weights : dict of str to float
+        The loss weights.
+    start : (F, D + 1) array
+        The params to start from.
+    tol : float
+        The largest slope that may be left in any coordinate. The unit of a coordinate is such that a step of 1 changes
+        the loss of all examples by about half their number.
+    max_iter : int
+        The largest number of iterations.
 
-    tol: the largest slope that may be left in any coordinate, in units in which a step of 1 changes the loss of all
-        examples by about their number times a half.
+    Raises
+    ------
+    RunFailed
+        If the params or the loss become infinite or NaN.
     """
-    targets = mixed_targets(data, weights)
-    unit = np.sqrt(conditioner(data, weights))
     if not data.intercept:
         start = np.column_stack([start[:, :-1], np.zeros(len(start))])
-    options = {"maxiter": max_iter, "maxfun": 20 * max_iter, "gtol": tol * np.sqrt(data.total), "ftol": 1e-13}
+    options = {
+        "maxiter": max_iter,
+        "maxfun": EVALUATIONS * max_iter,
+        "gtol": tol * np.sqrt(data.total),
+        "ftol": LOSS_TOL,
+    }
+    loss = _Loss(data, weights)
+    minimise = _minimise_with_l1 if weights["l1"] > 0 else _minimise_smooth
+    x, result = minimise(loss, loss.flat(start), options)
+    if not np.isfinite(x).all() or not np.isfinite(result.fun):
+        raise RunFailed(f"The fit with weights {weights} gave numbers that are not finite: {result.message}")
+    params = loss.params(x) if result.nit else start  # exactly the start, if that is good enough
+    return Fitted(dict(weights), params, int(result.nit), bool(result.success), str(result.message))
 
-    def smooth(x: Array) -> tuple[float, Array]:
-        value, gradient = smooth_loss(data, weights, targets, x.reshape(unit.shape) / unit)
-        return value, (gradient / unit).ravel()
 
-    if weights["l1"] > 0:
-        cost = np.full(unit.shape, weights["l1"]) / unit
-        cost[:, -1] = 0.0  # intercepts: u and v without a bound on u
-        flat = cost.ravel()
+def _minimise_smooth(loss: _Loss, start: Array, options: dict[str, Any]) -> tuple[Array, Any]:
+    result = minimize(loss.smooth, start, jac=True, method="L-BFGS-B", options=options)
+    return result.x, result
 
-        def split(x: Array) -> tuple[float, Array]:
-            u, v = np.split(x, 2)
-            value, gradient = smooth(u - v)
-            return value + float(flat @ (u + v)), np.concatenate([gradient + flat, flat - gradient])
 
-        x0 = (start * unit).ravel()
-        lower = np.where(flat > 0, 0.0, -np.inf)
-        upper = np.where(flat > 0, np.inf, 0.0)  # v of an intercept is 0
-        both = np.concatenate(
-            [np.where(flat > 0, np.maximum(x0, 0.0), x0), np.where(flat > 0, np.maximum(-x0, 0.0), 0)]
-        )
-        bounds = Bounds(
-            np.concatenate([lower, np.zeros_like(flat)]), np.concatenate([np.full(flat.shape, np.inf), upper])
-        )
-        found = minimize(split, both, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-        x = np.subtract(*np.split(found.x, 2))
-    else:
-        found = minimize(smooth, (start * unit).ravel(), jac=True, method="L-BFGS-B", options=options)
-        x = found.x
-    if not np.isfinite(x).all() or not np.isfinite(found.fun):
-        raise RunFailed(f"The fit with weights {weights} left the numbers: {found.message}")
-    params = x.reshape(unit.shape) / unit if found.nit else start  # exactly the start, if that is good enough
-    return Fitted(dict(weights), params, int(found.nit), bool(found.success), str(found.message))
+def _minimise_with_l1(loss: _Loss, start: Array, options: dict[str, Any]) -> tuple[Array, Any]:
+    """Split x into u - v with u, v >= 0, so that L1 is their sum: smooth, with bounds.
+
+    A coordinate is exactly 0 where u = v = 0. An intercept, which L1 does not touch, is u without a bound, and v = 0.
+    """
+    cost = loss.l1()
+    is_penalised = cost > 0
+
+    def split_loss(uv: Array) -> tuple[float, Array]:
+        u, v = np.split(uv, 2)
+        value, gradient = loss.smooth(u - v)
+        return value + float(cost @ (u + v)), np.concatenate([gradient + cost, cost - gradient])
+
+    positive = np.where(is_penalised, np.maximum(start, 0.0), start)
+    negative = np.where(is_penalised, np.maximum(-start, 0.0), 0)
+    lower = np.concatenate([np.where(is_penalised, 0.0, -np.inf), np.zeros_like(cost)])
+    upper = np.concatenate([np.full(cost.shape, np.inf), np.where(is_penalised, np.inf, 0.0)])
+    both = np.concatenate([positive, negative])
+    result = minimize(split_loss, both, jac=True, method="L-BFGS-B", bounds=Bounds(lower, upper), options=options)
+    return np.subtract(*np.split(result.x, 2)), result

@@ -1,4 +1,8 @@
-"""A linear classifier as one file: NumPy's npz, read without pickle and within bounds, so that no file can do harm."""
+"""A linear classifier as one file.
+
+The format is NumPy's npz, read without pickle and within bounds: loading a file from anywhere runs no code and cannot
+fill the memory.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +15,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tuneloss.data.dataset import MAX_INPUTS
 from tuneloss.errors import InvalidInput
 from tuneloss.files import replacing
 from tuneloss.npz import read_arrays
 from tuneloss.sklearn.softmax import all_classes, log_probabilities
 from tuneloss.types import Array
 
-VERSION = 1
-SMALL = 2**26  # bytes that a compressed model may expand to; we write none, and another may expand to its own size
-MOST_INPUTS = 10**6  # columns of a table that a model is fitted to: each has a name
-LONGEST_ABOUT = 2**22  # bytes of text about a model
+VERSION = 1  # of the format
+MIN_EXPANDED = 2**26  # bytes that any file may expand to; a larger file may expand to its own size (we compress none)
+MAX_ABOUT = 2**22  # bytes of the description
+NUMBERS, NUMBERS_OR_TEXT = "biuf", "biufU"  # kinds of dtype
 
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
-    """softmax(coef @ ((x - mean) / scale) + intercept), with the names of inputs and classes.
+    """The classifier ``softmax(coef @ ((x - mean) / scale) + intercept)`` with the names of its inputs and classes.
 
-    coef: (C, D), or (1, D) for two classes. about: anything to remember, as JSON.
+    Parameters
+    ----------
+    names : tuple of str
+        The names of the D inputs.
+    mean, scale : (D,) arrays
+        What is subtracted from each input, and what it is then divided by.
+    coef, intercept : (C, D) and (C,) arrays, or (1, D) and (1,) for two classes
+        As in scikit-learn.
+    classes : (C,) array
+        The labels.
+    about : dict
+        A description of the model, as JSON types.
     """
 
     names: tuple[str, ...]
@@ -39,12 +55,24 @@ class SavedModel:
     about: dict[str, Any]
 
     def probabilities(self, x: Array) -> Array:
-        """(N, C) of inputs (N, D)."""
-        z = ((x - self.mean) / self.scale) @ self.coef.T + self.intercept
-        return np.asarray(np.exp(log_probabilities(all_classes(z))))
+        """Compute the probabilities (N, C) of inputs (N, D).
+
+        Raises
+        ------
+        InvalidInput
+            If inputs are so large that their probabilities are not numbers.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = ((x - self.mean) / self.scale) @ self.coef.T + self.intercept
+            probabilities = np.exp(log_probabilities(all_classes(z)))
+        bad = ~np.isfinite(probabilities).all(axis=1)
+        if bad.any():
+            row = int(np.argmax(bad)) + 1
+            raise InvalidInput(f"Inputs must give finite probabilities; row {row} has values that are too large.")
+        return np.asarray(probabilities)
 
     def save(self, path: Path) -> Path:
-        """Write the file."""
+        """Write the file; return its path."""
         with replacing(path) as draft, draft.open("wb") as file:
             np.savez(
                 file,
@@ -61,20 +89,25 @@ class SavedModel:
 
 
 def load_model(path: Path) -> SavedModel:
-    """Read a file that `save` wrote.
+    """Read a file that `SavedModel.save` wrote.
 
     A file from elsewhere can do no harm: nothing in it is run, and reading it takes no more memory than a few times its
-    size, or than `SMALL` if it is compressed.
+    size, or than MIN_EXPANDED if it is compressed.
+
+    Raises
+    ------
+    InvalidInput
+        If it is another file, or damaged.
     """
     what = "a model that `tuneloss fit` saved"
     try:
         size = path.stat().st_size
     except OSError as reason:
         raise InvalidInput(f"`{path}` must be {what}; found that {reason}.") from None
-    parts = read_arrays(path, what, max(size, SMALL))
+    arrays = read_arrays(path, what, max(size, MIN_EXPANDED))
     try:
-        _check_version(path, parts["version"])
-        return _model(parts)
+        _check_version(path, arrays["version"])
+        return _model(arrays)
     except InvalidInput:
         raise
     except (ValueError, KeyError, TypeError, RecursionError) as reason:
@@ -83,33 +116,56 @@ def load_model(path: Path) -> SavedModel:
 
 def _check_version(path: Path, version: NDArray[Any]) -> None:
     if version.shape != () or version.dtype.kind not in "iu":
-        raise ValueError(f"a version that is no whole number, {version!s:.80}")
+        raise ValueError(f"a version that is not a whole number, {version!s:.80}")
     if version != VERSION:
-        raise InvalidInput(f"`{path}` must have format version {VERSION}; found {version}. Another tuneloss wrote it.")
+        raise InvalidInput(
+            f"`{path}` must have format version {VERSION}; found {version}. Another version of tuneloss wrote it."
+        )
 
 
-def _model(parts: Mapping[str, NDArray[Any]]) -> SavedModel:
-    """The model, or ValueError where its parts do not fit together."""
-    names, classes, about = parts["names"], parts["classes"], parts["about"]
-    numbers = [parts[name] for name in ("mean", "scale", "coef", "intercept")]
+def _model(arrays: Mapping[str, NDArray[Any]]) -> SavedModel:
+    """The model, or ValueError where its arrays do not fit together."""
+    names, classes, about = arrays["names"], arrays["classes"], arrays["about"]
+    numbers = [arrays[name] for name in ("mean", "scale", "coef", "intercept")]
+    _check_shapes(names, numbers, classes, about)
+    if names.dtype.kind != "U" or about.dtype.kind != "U" or names.size > MAX_INPUTS:
+        raise ValueError(f"{names.size} names of type {names.dtype}, and a description of type {about.dtype}")
+    mean, scale, coef, intercept = _as_floats(numbers)
+    if not (scale > 0).all():
+        raise ValueError("a scale that is not above 0")
+    _check_classes(classes)
+    return SavedModel(tuple(map(str, names)), mean, scale, coef, intercept, classes, _description(about))
+
+
+def _check_shapes(names: NDArray[Any], numbers: list[NDArray[Any]], classes: NDArray[Any], about: NDArray[Any]) -> None:
     d, n = names.size, classes.size
     rows = 1 if n == 2 else n
-    shapes = [part.shape for part in (names, *numbers, classes, about)]
+    shapes = [array.shape for array in (names, *numbers, classes, about)]
     if shapes != [(d,), (d,), (d,), (rows, d), (rows,), (n,), ()] or n < 2:
-        raise ValueError(f"parts that are not of fitting shapes, {shapes}")
-    if names.dtype.kind != "U" or about.dtype.kind != "U" or classes.dtype.kind not in "biufU" or d > MOST_INPUTS:
-        raise ValueError(f"names of type {names.dtype}, {d} of them, and classes of type {classes.dtype}")
-    if any(part.dtype.kind not in "biuf" for part in numbers):
+        raise ValueError(f"arrays whose shapes do not fit together, {shapes}")
+
+
+def _as_floats(numbers: list[NDArray[Any]]) -> list[Array]:
+    if any(array.dtype.kind not in NUMBERS for array in numbers):
         raise ValueError("numbers of another type")
-    with np.errstate(over="ignore"):  # of a wider type; it is found below
-        mean, scale, coef, intercept = (part.astype(np.float64) for part in numbers)
-    if not all(np.isfinite(part).all() for part in (mean, scale, coef, intercept)) or not (scale > 0).all():
-        raise ValueError("numbers that are not finite, or a scale that is not above 0")
+    with np.errstate(over="ignore"):  # of a wider type than float64; the infinity is found below
+        floats = [array.astype(np.float64) for array in numbers]
+    if not all(np.isfinite(array).all() for array in floats):
+        raise ValueError("numbers that are not finite")
+    return floats
+
+
+def _check_classes(classes: NDArray[Any]) -> None:
+    if classes.dtype.kind not in NUMBERS_OR_TEXT:
+        raise ValueError(f"classes of type {classes.dtype}")
     if classes.dtype.kind == "f" and not np.isfinite(classes).all():
         raise ValueError("classes that are not finite")
-    if about.dtype.itemsize > LONGEST_ABOUT:
+
+
+def _description(about: NDArray[Any]) -> dict[str, Any]:
+    if about.dtype.itemsize > MAX_ABOUT:
         raise ValueError(f"a description of {about.dtype.itemsize:,} bytes")
-    said = json.loads(str(about))
-    if not isinstance(said, dict):
-        raise ValueError(f"a description that is a {type(said).__name__}")
-    return SavedModel(tuple(str(name) for name in names), mean, scale, coef, intercept, classes, said)
+    description = json.loads(str(about))
+    if not isinstance(description, dict):
+        raise ValueError(f"a description that is a {type(description).__name__}")
+    return description

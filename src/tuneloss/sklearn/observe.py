@@ -1,14 +1,17 @@
-"""What LearnLoss sees of a fit: inner products of gradients in the metric of the training loss's Hessian.
+"""One fit as an observation for LearnLoss: inner products of gradients in the metric of the inverse Hessian.
+
+With the Hessian H of the training loss, the terms' gradients J and the gradient g of the validation error::
 
     gram = [J g]' H^-1 [J g]
 
-Why that metric: at a fit, J w = 0. LearnLoss (calibrated, gradients only) at weights w stands still if and only if no
-change of mu lowers |J mu - g|^2 in the metric, so if J' H^-1 g = 0 for all terms inside the box; and -J' H^-1 g is
-the derivative of the validation error of the fit with respect to the weights. With the plain product of gradients the
-weights would stop elsewhere. One fit says in which direction to go, several how far: J w = 0 leaves the size of a step
-open.
+At a fit with weights w, the gradient of the loss is zero: J w = 0. The calibrated form of LearnLoss, with gradients
+only, keeps w if no change of mu lowers ``|J mu - g|^2`` in the metric: if J' H^-1 g = 0 for all terms inside the box.
+And -J' H^-1 g is the derivative of the validation error with respect to the weights. So LearnLoss stops exactly where
+no small change of the weights lowers the error. With the plain inner product it would stop elsewhere.
 
-With L1, the params at 0 stay there under small changes of the weights, and are left out.
+One fit shows the direction to go. How far is seen from several, because J w = 0 leaves the size of a step open.
+
+With L1, params that are 0 stay 0 under small changes of the weights. They are left out.
 """
 
 from __future__ import annotations
@@ -17,42 +20,86 @@ import numpy as np
 
 from tuneloss import Observation
 from tuneloss.sklearn.fitting import Fitted
-from tuneloss.sklearn.softmax import NAMES, Data, Hessian, Inputs, conditioner, cross_entropy, terms
+from tuneloss.sklearn.softmax import NAMES, Data, Hessian, Inputs, Weights, conditioner, cross_entropy, terms
 from tuneloss.types import Array
 
-STEPS = 6  # of the Krylov space: the solve says in which direction to go, the next fit how far that was right
+KRYLOV_STEPS = 6  # a rough solution of H is enough: the next fit shows whether the direction was right
+DEPENDENT = 1e-10  # relative size below which a new direction counts as a combination of the others
+SINGULAR = 1e-12  # relative eigenvalue of H below which a direction is left out
 
 
 def observe(data: Data, fitted: Fitted, x: Inputs, targets: Array) -> Observation:
-    """The observation of a fit on `data`, with validation inputs x and weighted targets (N, C)."""
+    """Observe a fit.
+
+    Parameters
+    ----------
+    data : Data
+        The training examples.
+    fitted : Fitted
+        The model.
+    x : (N, D) array or sparse matrix
+        The validation inputs.
+    targets : (N, C) array
+        The weighted targets of the validation examples.
+    """
     weights, params = fitted.weights, fitted.params
-    features, slopes = terms(data, params)
-    error, gradient = cross_entropy(data, params, targets, x)
+    features, gradients = terms(data, params)
+    error, error_gradient = cross_entropy(data, params, targets, x)
     free = np.ones(params.shape, dtype=bool)
     if weights["l1"] > 0:
         free[:, :-1] = params[:, :-1] != 0
     free[:, -1] = data.intercept
-    hessian = Hessian(data, weights, params, free)
-    columns = np.stack([*slopes[:-1], gradient]) * free
-    inner = inverse_products(hessian, columns, conditioner(data, weights))
-    held = [weights[name] for name in NAMES[:-1]]  # J w = 0: the log loss's gradient is what the others leave
-    k = len(held)
-    made = np.zeros((k + 2, k + 1))
-    made[:k, :k], made[k, :k], made[k + 1, k] = np.eye(k), -np.array(held), 1.0
-    return Observation(error, dict(zip(NAMES, features, strict=True)), made @ inner @ made.T)
+    columns = np.stack([*gradients[:-1], error_gradient]) * free
+    inner = inverse_products(Hessian(data, weights, params, free), columns, conditioner(data, weights))
+    return Observation(error, dict(zip(NAMES, features, strict=True)), _with_log_loss(inner, weights))
 
 
-def inverse_products(hessian: Hessian, columns: Array, diagonal: Array, steps: int = STEPS) -> Array:
-    """About M' H^-1 M (d, d) for the d columns M of shape (d, F, D + 1), from below.
+def _with_log_loss(inner: Array, weights: Weights) -> Array:
+    """Add the log loss to inner products of the regularizers and the error.
 
-    H is taken as it acts within the Krylov space of all columns together, in coordinates in which its diagonal is about
-    1: exact if that space is everything, and always positive semidefinite.
-
-    diagonal: (F, D + 1), about that of H.
+    Because J w = 0, its gradient is minus the weighted sum of those of the regularizers.
     """
-    d, root = len(columns), np.sqrt(diagonal)
-    m = (columns / root).reshape(d, -1).T
-    basis, images = [np.linalg.qr(m)[0]], []
+    regularizers = [weights[name] for name in NAMES[:-1]]
+    k = len(regularizers)
+    combine = np.zeros((k + 2, k + 1))
+    combine[:k, :k], combine[k, :k], combine[k + 1, k] = np.eye(k), -np.array(regularizers), 1.0
+    return np.asarray(combine @ inner @ combine.T)
+
+
+def inverse_products(hessian: Hessian, columns: Array, diagonal: Array, steps: int = KRYLOV_STEPS) -> Array:
+    """Approximate M' H^-1 M from below, for columns M.
+
+    H is restricted to the Krylov space of all columns together, in coordinates in which its diagonal is about 1. The
+    result is exact if that space is the whole space, and always positive semidefinite.
+
+    Parameters
+    ----------
+    hessian : Hessian
+        Products with H.
+    columns : (d, F, D + 1) array
+        The columns M, each in the shape of params.
+    diagonal : (F, D + 1) array
+        About the diagonal of H.
+    steps : int
+        The number of products with H.
+
+    Returns
+    -------
+    (d, d) array
+    """
+    root = np.sqrt(diagonal)
+    m = (columns / root).reshape(len(columns), -1).T
+    basis, images = _krylov_space(hessian, m, root, steps)
+    restricted, inside = basis.T @ images, basis.T @ m
+    values, vectors = np.linalg.eigh((restricted + restricted.T) / 2)
+    kept = values > SINGULAR * values.max(initial=0.0)
+    parts = (vectors[:, kept].T @ inside) / np.sqrt(values[kept])[:, None]
+    return np.asarray(parts.T @ parts)
+
+
+def _krylov_space(hessian: Hessian, m: Array, root: Array, steps: int) -> tuple[Array, Array]:
+    """An orthonormal basis of the Krylov space of the columns of m, and the image of each of its vectors under H."""
+    basis, images = [np.linalg.qr(m)[0]], list[Array]()
     while True:
         last = basis[-1]
         image = hessian(last.T.reshape(-1, *root.shape) / root) / root
@@ -61,16 +108,11 @@ def inverse_products(hessian: Hessian, columns: Array, diagonal: Array, steps: i
             break
         new = images[-1]
         for _ in range(2):  # once is not enough for orthogonality in floating point
-            for other in basis:
-                new = new - other @ (other.T @ new)
+            for block in basis:
+                new = new - block @ (block.T @ new)
         size = np.linalg.norm(new, axis=0)
-        new = new[:, size > 1e-10 * np.linalg.norm(images[-1], axis=0)]
+        new = new[:, size > DEPENDENT * np.linalg.norm(images[-1], axis=0)]
         if not new.shape[1]:
             break
         basis.append(np.linalg.qr(new)[0])
-    v, hv = np.hstack(basis), np.hstack(images)
-    inside, seen = v.T @ hv, v.T @ m
-    values, vectors = np.linalg.eigh((inside + inside.T) / 2)
-    kept = values > 1e-12 * values.max(initial=0.0)
-    parts = (vectors[:, kept].T @ seen) / np.sqrt(values[kept])[:, None]
-    return np.asarray(parts.T @ parts)
+    return np.hstack(basis), np.hstack(images)

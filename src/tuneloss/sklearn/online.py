@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from tuneloss import Box, Observation
+from tuneloss.hinges import PiecewiseLinear, gram_with, hinge_names, inner_quantiles, values_at
 from tuneloss.sklearn.fitting import Fitted, fit
-from tuneloss.sklearn.piecewise import Regularizer, hinge_features, hinge_gram, quantile_knots
-from tuneloss.sklearn.search import LEAST, Each, Fold, Options, Run, as_run, best_of, first_l2, grown, only_l2, run_all
+from tuneloss.sklearn.fold_fits import Fold, FoldFits, ParallelMap, SearchOptions, add_dropout, best_of, fit_folds
+from tuneloss.sklearn.search import MIN_L2, first_l2, grow_penalties, only_l2
 from tuneloss.sklearn.softmax import (
     NAMES,
     Data,
@@ -43,12 +44,11 @@ class Loss:
     """Weights of the smooth terms, and the regularizer."""
 
     weights: Weights
-    regularizer: Regularizer
+    regularizer: PiecewiseLinear
 
     def grown(self, factor: float) -> Loss:
-        """The same with `factor` times L2 and the regularizer."""
-        r = self.regularizer
-        return Loss(grown(self.weights, factor), Regularizer(r.knots, factor * r.right, factor * r.left))
+        """Return the loss with L2 and the regularizer multiplied by `factor`."""
+        return Loss(grow_penalties(self.weights, factor), self.regularizer.scaled(factor))
 
 
 def proximal_steps(data: Data, loss: Loss, start: Array, n: int, bound: float = 1.0) -> tuple[Array, float]:
@@ -79,15 +79,16 @@ def proximal_steps(data: Data, loss: Loss, start: Array, n: int, bound: float = 
     return x, bound
 
 
-def online_search(folds: Sequence[Fold], options: Options, each: Each) -> tuple[list[Run], list[Loss]]:
+def online_search(
+    folds: Sequence[Fold], options: SearchOptions, parallel: ParallelMap
+) -> tuple[list[FoldFits], list[Loss]]:
     """A run for each epoch, and the loss that it was trained with; the first has L2 alone."""
-    first = run_all(
-        folds, only_l2(first_l2(folds[0].data)), [f.data.zeros() for f in folds], options=options, each=each
-    )
-    folds = [replace(f, data=f.data.with_dropout(one.params)) for f, one in zip(folds, first.fits, strict=True)]
-    knots = quantile_knots(np.concatenate([one.params[:, :-1].ravel() for one in first.fits]), KNOTS)
-    loss = Loss(first.weights, Regularizer(knots, np.zeros(len(knots)), np.zeros(len(knots))))
-    box = _box(options.terms, len(knots), LEAST * first.weights["l2"])
+    starts = [fold.data.zeros() for fold in folds]
+    first = fit_folds(folds, only_l2(first_l2(folds[0].data)), starts, options=options, parallel=parallel)
+    folds = add_dropout(folds, first)
+    knots = inner_quantiles(np.concatenate([one.params[:, :-1].ravel() for one in first.fits]), KNOTS)
+    loss = Loss(first.weights, PiecewiseLinear.from_weights(knots, np.zeros(2 * len(knots))))
+    box = _box(options.terms, len(knots), MIN_L2 * first.weights["l2"])
     runs, losses = [first], [loss]
     learner = OnlineLearner(box, POLICY)
     weights = np.append(np.zeros(2 * len(knots)), [first.weights[name] for name in SMOOTH])
@@ -104,15 +105,15 @@ def online_search(folds: Sequence[Fold], options: Options, each: Each) -> tuple[
             return Fitted(loss.weights, params, STEPS, converged=True), bound
 
         starts = [one.params for one in runs[-1].fits]
-        fits, bounds = zip(*each(train, list(zip(folds, starts, bounds, strict=True))), strict=True)
-        runs.append(as_run(folds, loss.weights, fits))
+        fits, bounds = zip(*parallel(train, list(zip(folds, starts, bounds, strict=True))), strict=True)
+        runs.append(FoldFits.of(folds, loss.weights, fits))
         losses.append(loss)
         if len(runs) - runs.index(best_of(runs)) > PATIENCE:
             break
     return runs, losses
 
 
-def repeated(data: Data, losses: Sequence[Loss], start: Array, options: Options) -> Fitted:
+def repeated(data: Data, losses: Sequence[Loss], start: Array, options: SearchOptions) -> Fitted:
     """The same run on other data: a fit with the first loss, then an epoch with each of the others."""
     first = fit(data, losses[0].weights, start, tol=options.tol, max_iter=options.max_iter)
     data, params, bound = data.with_dropout(first.params), first.params, 1.0
@@ -125,7 +126,7 @@ def repeated(data: Data, losses: Sequence[Loss], start: Array, options: Options)
 
 def _box(chosen: Sequence[str], p: int, least: float) -> Box:
     hinges = (0.0, math.inf) if "l1" in chosen else 0.0
-    ranges = {f"{side}{j}": hinges for side in ("right", "left") for j in range(p)}
+    ranges = dict.fromkeys(hinge_names(p), hinges)
     smooth = {"l2": (least, math.inf), "uniform": (0.0, 1.0), "dropout": (0.0, math.inf)}
     held = {name: bounds if name in chosen else bounds[0] for name, bounds in smooth.items()}
     return Box.from_dict({**ranges, **held, "logloss": 1.0})
@@ -134,10 +135,10 @@ def _box(chosen: Sequence[str], p: int, least: float) -> Box:
 def _loss(weights: Array, knots: Array) -> Loss:
     p = len(knots)
     smooth = {"l1": 0.0} | dict(zip(SMOOTH, weights[2 * p :].tolist(), strict=True))
-    return Loss(smooth, Regularizer(knots, weights[:p].copy(), weights[p : 2 * p].copy()))
+    return Loss(smooth, PiecewiseLinear.from_weights(knots, weights[: 2 * p]))
 
 
-def _total_observation(folds: Sequence[Fold], run: Run, knots: Array) -> Observation:
+def _total_observation(folds: Sequence[Fold], run: FoldFits, knots: Array) -> Observation:
     """Observe the models of all folds, in the metric of `conditioner`, and add the observations up."""
     k = 2 * len(knots) + len(SMOOTH)
     error, features, gram = 0.0, np.zeros(k), np.zeros((k + 1, k + 1))
@@ -147,9 +148,9 @@ def _total_observation(folds: Sequence[Fold], run: Run, knots: Array) -> Observa
         fold_error, gradient = cross_entropy(data, fitted.params, fold.targets, fold.x)
         metric = 1 / conditioner(data, run.weights)
         columns = np.stack([*slopes[1:], gradient])
-        gram += hinge_gram(w, knots, metric[:, :-1], columns[:, :, :-1])
+        gram += gram_with(columns[:, :, :-1], w, knots, metric[:, :-1])
         intercepts = columns[:, :, -1]
         gram[2 * len(knots) :, 2 * len(knots) :] += (intercepts * metric[:, -1]) @ intercepts.T
         error += fold_error
-        features += np.append(hinge_features(w, knots), values[1:])
+        features += np.append(values_at(w, knots), values[1:])
     return Observation(error, features, gram)

@@ -1,8 +1,8 @@
-"""Weights by a few warm-started fits: a short path of L2, then LearnLoss.
+"""Search for weights with a few warm-started runs: first a short path of L2 weights, then LearnLoss.
 
-The path goes from strong to weak, by a factor of 6, and ends when the validation error falls no more: so it never
-pays for the slow fits at its weak end. From its last three models LearnLoss learns all weights; each further fit adds a
-model, until one is not clearly better.
+The path goes from a strong L2 weight to weaker ones and ends when the validation error no longer falls. It therefore
+avoids the slow fits at its weak end. From its last three models LearnLoss learns all weights. Each further run adds a
+model to learn from, until one is not clearly better than the best before.
 """
 
 from __future__ import annotations
@@ -15,192 +15,158 @@ from typing import Any
 
 import numpy as np
 
-from tuneloss import Box, LearnedLoss, Observation
+from tuneloss import Box, LearnedLoss
 from tuneloss.core.learn import learn_loss_on_folds
 from tuneloss.errors import RunFailed, SolverError
-from tuneloss.sklearn.fitting import Fitted, fit
-from tuneloss.sklearn.observe import observe
-from tuneloss.sklearn.softmax import NAMES, Data, Inputs, Weights, predicted, terms
+from tuneloss.sklearn.fold_fits import (
+    Fold,
+    FoldFits,
+    ParallelMap,
+    SearchOptions,
+    add_dropout,
+    best_of,
+    clearly_better,
+    fit_folds,
+    observe_gradients,
+    observe_values,
+)
+from tuneloss.sklearn.softmax import NAMES, Data, Weights
 from tuneloss.tuning.sampling import same_point
 from tuneloss.types import Array
 
-FACTOR = 6.0  # from one L2 weight of the path to the next
-SHORTEST, LONGEST = 3, 15  # fits of the path
-NOTHING = 1e-3  # of the error: this near to that of a model that knows nothing is the same
-COUNTED = 9  # models that LearnLoss looks at, of the path the last 3
-GAIN = 1e-3  # of the error: a gain of less is none
-STALLED = 1e-4  # a path that gains less than this part of the error has ended
-LEAST, MOST = 1e-3, 4.0  # of what L2 is at the path's best model
-Each = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]
+# The contract of the search. The values were set by trial; `benchmarks/tuned_logistic.py` measures their result.
+PATH_FACTOR = 6.0  # ratio of neighbouring L2 weights on the path
+MIN_PATH, MAX_PATH = 3, 15  # fits on the path; its end is told from the last 3
+START_CURVATURE = 1 / 8  # of L2 at the start of the path, relative to that of the log loss for the median input
+FLAT_TOLERANCE = 1e-3  # relative: an error this close to that of constant predictions is still one of them
+PATH_STALL = 1e-4  # relative: the path ends if the error of the next model is not lower by this
+LEARNED_FROM = 9  # the last models that LearnLoss learns from
+MIN_L2 = 1e-3  # lower bound of the learned L2 weight, relative to the best one of the path
+MAX_TERM = 4.0  # upper bound of each learned term, relative to what L2 contributes to the loss of the path's best model
+TINY = 1e-300  # stands for 0 where a number is divided by, or where a logarithm is taken
 
 
 @dataclass(frozen=True, eq=False)
-class Fold:
-    """Training data, and the examples that validate it."""
-
-    data: Data
-    x: Inputs
-    targets: Array  # (N, C), weighted
-
-    def losses(self, params: Array) -> Array:
-        """The log loss (N,) of each validation example."""
-        log_p = predicted(self.data, params, self.x)
-        found: Array = -log_p[np.arange(len(log_p)), self.targets.argmax(axis=1)]
-        return found
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """One fit of every fold with the same weights."""
-
-    weights: Weights
-    fits: tuple[Fitted, ...]
-    losses: Array  # of all validation examples, fold after fold
-    sample_weight: Array  # theirs
-    observations: tuple[Observation, ...] = ()  # one a fold; with grams, if LearnLoss learned from them
-
-    @property
-    def error(self) -> float:
-        """The weighted sum over all validation examples."""
-        return float(self.sample_weight @ self.losses)
-
-
-@dataclass(frozen=True)
-class Options:
-    """How the search goes.
-
-    on_run: called with each run as it ends, and the folds.
-    """
-
-    terms: tuple[str, ...]
-    max_runs: int
-    tol: float
-    max_iter: int
-    on_run: Callable[[Run, Sequence[Fold]], object] = lambda run, folds: None
-
-
-@dataclass(frozen=True, eq=False)
-class Searched:
+class SearchResult:
     """What a search found.
 
-    runs: all of them, in the order in which they were made.
-    box: where LearnLoss looked.
-    learned: what it said last, in sums over examples; None if it was not asked, or found no solution.
+    Parameters
+    ----------
+    runs : list of FoldFits
+        All runs, in the order in which they were made.
+    box : Box
+        The weights that LearnLoss could choose from.
+    learned : LearnedLoss, optional
+        Its last answer, in sums over examples. None if it was not asked, or found no solution.
     """
 
-    runs: list[Run]
+    runs: list[FoldFits]
     box: Box
     learned: LearnedLoss | None
 
 
 def only_l2(l2: float) -> Weights:
-    """Weights of a model with L2 alone."""
+    """Return weights with L2 as the only regularizer."""
     return {"l1": 0.0, "l2": l2, "uniform": 0.0, "dropout": 0.0, "logloss": 1.0}
 
 
 def is_l2_only(weights: Weights) -> bool:
-    """Whether no other regularizer has a weight."""
+    """Whether L2 is the only regularizer that has a weight."""
     return weights == only_l2(weights["l2"])
 
 
-def grown(weights: Weights, factor: float) -> Weights:
-    """L1 and L2 times `factor`; the other terms are sums over examples, and grow by themselves."""
+def grow_penalties(weights: Weights, factor: float) -> Weights:
+    """Multiply the weights of L1 and L2. The other terms are sums over examples, so they grow by themselves."""
     return weights | {name: factor * weights[name] for name in ("l1", "l2")}
 
 
 def first_l2(data: Data) -> float:
-    """A rather strong L2 weight: its curvature is an eighth of what the examples have for the median input."""
-    varied = data.second[data.second > 0]
-    return float(np.median(varied)) / 64 if len(varied) else 1.0
+    """Return a rather strong L2 weight, whose curvature is START_CURVATURE times that of the median input."""
+    moments = data.second[data.second > 0]
+    return float(np.median(moments)) * START_CURVATURE / 8 if len(moments) else 1.0  # log loss: moment / 4; L2: 2 l2
 
 
-def flat_error(folds: Sequence[Fold]) -> float:
-    """The validation error of models that know the share of each class and nothing else."""
+def constant_error(folds: Sequence[Fold]) -> float:
+    """Return the validation error of models that predict the share of each class, whatever the inputs."""
     total = 0.0
     for fold in folds:
         share = fold.data.targets().sum(axis=0) / fold.data.total
-        total -= float(fold.targets.sum(axis=0) @ np.log(np.maximum(share, 1e-300)))
+        total -= float(fold.targets.sum(axis=0) @ np.log(np.maximum(share, TINY)))
     return total
 
 
 def make_box(terms: Sequence[str], l2: float, features: Array) -> Box:
-    """Which weights may be learned: no term may be more than MOST times what L2 is at the path's best model.
+    """Return the weights that may be learned, around the best model of the path.
 
-    l2: the path's best. features: (5,) of that model.
+    No term may contribute more to the loss than MAX_TERM times what L2 contributes at that model.
+
+    Parameters
+    ----------
+    terms : sequence of str
+        The terms that may have a weight.
+    l2 : float
+        The L2 weight of the model.
+    features : (5,) array
+        The features of the model.
     """
-    own = l2 * features[NAMES.index("l2")]
-    upper = {name: MOST * own / max(value, 1e-300) for name, value in zip(NAMES, features, strict=True)}
+    contribution = l2 * features[NAMES.index("l2")]
+    upper = {name: MAX_TERM * contribution / max(value, TINY) for name, value in zip(NAMES, features, strict=True)}
     ranges: dict[str, Any] = {name: (0.0, upper[name]) for name in ("l1", "dropout")}
-    ranges |= {"l2": (LEAST * l2, MOST * l2), "uniform": (0.0, min(1.0, upper["uniform"]))}
-    return Box.from_dict({n: ranges.get(n, 1.0) if n in terms or n == "logloss" else 0.0 for n in NAMES})
+    ranges |= {"l2": (MIN_L2 * l2, MAX_TERM * l2), "uniform": (0.0, min(1.0, upper["uniform"]))}
+    allowed = {name: ranges[name] if name in terms else 0.0 for name in NAMES[:-1]}
+    return Box.from_dict(allowed | {"logloss": 1.0})
 
 
-def search(folds: Sequence[Fold], options: Options, each: Each) -> Searched:
-    """A path of L2 fits, then fits with learned weights.
+def search(folds: Sequence[Fold], options: SearchOptions, parallel: ParallelMap) -> SearchResult:
+    """Fit a path of L2 weights, then learned weights."""
+    path = fit_l2_path(partial(fit_folds, folds, options=options, parallel=parallel), folds, options.max_runs)
+    folds = add_dropout(folds, best_of(path))
+    earlier = [observe_values(folds, run) for run in path[:-MIN_PATH]]
+    path = earlier + [observe_gradients(folds, run, parallel) for run in path[-MIN_PATH:]]
+    result = fit_learned(folds, path, options, parallel)
+    first = sorted(path[:2], key=lambda run: -run.weights["l2"])  # the stronger one was made first
+    return replace(result, runs=[*first, *path[2:], *result.runs])
 
-    each: calls a function with each of several tuples of arguments, perhaps at the same time.
+
+def fit_l2_path(
+    fit_weights: Callable[[Weights, Sequence[Array]], FoldFits], folds: Sequence[Fold], max_runs: int
+) -> list[FoldFits]:
+    """Fit weaker and weaker L2 weights, then one near the best by a parabola.
+
+    If the second run is worse than the first, the path turns to stronger weights. While the error is that of constant
+    predictions, all changes are noise: the path then neither turns nor ends.
+
+    Returns
+    -------
+    list of FoldFits
+        In the order of their weights, except the last. In a path that turned, the second run comes before the first.
     """
-    path = l2_path(partial(run_all, folds, options=options, each=each), folds, options.max_runs)
-    best = best_of(path)
-    folds = [replace(fold, data=fold.data.with_dropout(one.params)) for fold, one in zip(folds, best.fits, strict=True)]
-    path = [valued(folds, one) for one in path[:-SHORTEST]] + [observed(folds, one, each) for one in path[-SHORTEST:]]
-    found = learned_runs(folds, path, options, each)
-    first = sorted(path[:2], key=lambda one: -one.weights["l2"])  # the stronger one was made first
-    return replace(found, runs=[*first, *path[2:], *found.runs])
-
-
-def run_all(folds: Sequence[Fold], weights: Weights, starts: Sequence[Array], *, options: Options, each: Each) -> Run:
-    """Fit every fold with these weights."""
-
-    def train(fold: Fold, start: Array) -> Fitted:
-        return fit(fold.data, weights, start, tol=options.tol, max_iter=options.max_iter)
-
-    run = as_run(folds, weights, each(train, list(zip(folds, starts, strict=True))))
-    options.on_run(run, folds)
-    return run
-
-
-def as_run(folds: Sequence[Fold], weights: Weights, fits: Sequence[Fitted]) -> Run:
-    """The run of these fits, one a fold."""
-    losses = [fold.losses(one.params) for fold, one in zip(folds, fits, strict=True)]
-    sample_weight = np.concatenate([fold.targets.sum(axis=1) for fold in folds])
-    return Run(weights, tuple(fits), np.concatenate(losses), sample_weight)
-
-
-def best_of(runs: Sequence[Run]) -> Run:
-    """The run of least error."""
-    return min(runs, key=lambda one: one.error)
-
-
-def l2_path(run: Callable[[Weights, Sequence[Array]], Run], folds: Sequence[Fold], most: int) -> list[Run]:
-    """Fits with L2 alone, weaker and weaker (stronger, if the second is worse than the first), then one between.
-
-    They are in the order of their weights, but for the last: of a path that turned, the second comes before the first.
-    While the error is that of a model that knows nothing, where all changes are noise, it neither turns nor ends.
-    """
-    runs: list[Run] = []
-    flat = flat_error(folds)
-    l2, factor, starts = first_l2(folds[0].data), 1 / FACTOR, [fold.data.zeros() for fold in folds]
-    while len(runs) < min(LONGEST, most - 1):
-        runs.append(run(only_l2(l2), starts))
-        starts = [one.params for one in runs[-1].fits]
-        knows = abs(runs[-1].error / flat - 1) > NOTHING
-        if len(runs) == 2 and knows and runs[1].error > runs[0].error:
-            runs, factor, l2 = runs[::-1], FACTOR, runs[0].weights["l2"]
-            starts = [one.params for one in runs[-1].fits]
-        elif len(runs) >= SHORTEST and knows and runs[-1].error > (1 - STALLED) * runs[-2].error:
+    runs: list[FoldFits] = []
+    flat = constant_error(folds)
+    l2, factor, starts = first_l2(folds[0].data), 1 / PATH_FACTOR, [fold.data.zeros() for fold in folds]
+    while len(runs) < min(MAX_PATH, max_runs - 1):
+        runs.append(fit_weights(only_l2(l2), starts))
+        is_flat = abs(runs[-1].error / flat - 1) <= FLAT_TOLERANCE
+        if len(runs) == 2 and not is_flat and runs[1].error > runs[0].error:
+            runs, factor, l2 = runs[::-1], PATH_FACTOR, runs[0].weights["l2"]
+        elif len(runs) >= MIN_PATH and not is_flat and runs[-1].error > (1 - PATH_STALL) * runs[-2].error:
             break
+        starts = runs[-1].params
         l2 *= factor
-    if len(runs) >= 3 and best_of(runs) is runs[-2] and len(runs) < most:
-        best, shift = runs[-2], vertex([one.error for one in runs[-3:]])
+    if MIN_PATH <= len(runs) < max_runs and best_of(runs) is runs[-2]:
+        best, shift = runs[-2], vertex([run.error for run in runs[-3:]])
         if shift:
-            runs.append(run(only_l2(best.weights["l2"] * factor**shift), [one.params for one in best.fits]))
+            runs.append(fit_weights(only_l2(best.weights["l2"] * factor**shift), best.params))
     return runs
 
 
 def vertex(errors: Sequence[float]) -> float:
-    """Where the parabola through errors at -1, 0, 1, the middle one the least, is least: within (-1/2, 1/2).
+    """Return where the parabola through errors at -1, 0 and 1 is least; the middle error must be the least.
 
+    The result is within (-1/2, 1/2).
+
+    Examples
+    --------
     >>> vertex([3.0, 1.0, 2.0]) > 0
     True
     """
@@ -209,63 +175,42 @@ def vertex(errors: Sequence[float]) -> float:
     return (before - after) / (2 * bend) if bend > 0 else 0.0
 
 
-def learned_runs(folds: Sequence[Fold], path: Sequence[Run], options: Options, each: Each) -> Searched:
-    """Fits with learned weights, until one is not clearly better than the best so far."""
-    best, more = best_of(path), len(path) < options.max_runs
+def fit_learned(
+    folds: Sequence[Fold], path: Sequence[FoldFits], options: SearchOptions, parallel: ParallelMap
+) -> SearchResult:
+    """Fit learned weights until a run is not clearly better than the best before; its runs are without the path."""
+    best = best_of(path)
     box = make_box(options.terms, best.weights["l2"], np.sum([o.features for o in best.observations], axis=0))
-    recent, found, tried = list(path[-SHORTEST:]), list[Run](), list[Array]()
+    recent, runs, tried = list(path[-MIN_PATH:]), list[FoldFits](), list[Array]()
     learned: LearnedLoss | None = None
-    while more:
+    goes_on = len(path) < options.max_runs
+    while goes_on:
         try:
-            by_fold = list(zip(*(one.observations for one in recent), strict=True))
+            by_fold = list(zip(*(run.observations for run in recent), strict=True))
             learned = learn_loss_on_folds(by_fold, box, epsilon=math.inf)
-            if any(same_point(learned.weights, other) for other in tried):
+            if any(same_point(learned.weights, weights) for weights in tried):
                 break
-            starts = [one.params for one in best.fits]
-            new = run_all(folds, learned.as_dict(), starts, options=options, each=each)
+            run = fit_folds(folds, learned.as_dict(), best.params, options=options, parallel=parallel)
         except (SolverError, RunFailed):
-            break  # what was found so far stands
-        more = clearly_better(new, best) and len(path) + len(found) + 1 < options.max_runs
-        new = observed(folds, new, each) if more else valued(folds, new)  # gradients are for the next
+            break  # the runs so far stand
+        goes_on = clearly_better(run, best) and len(path) + len(runs) + 1 < options.max_runs
+        run = observe_gradients(folds, run, parallel) if goes_on else observe_values(folds, run)
         tried.append(learned.weights)
-        found.append(new)
-        best = best_of([best, new])
-        recent = [*recent[1 - COUNTED :], new]
-    return Searched(found, box, learned)
+        runs.append(run)
+        best = best_of([best, run])
+        recent = [*recent[1 - LEARNED_FROM :], run]
+    return SearchResult(runs, box, learned)
 
 
-def observed(folds: Sequence[Fold], run: Run, each: Each) -> Run:
-    """The run with its observations, one a fold."""
-    jobs = [(fold.data, own, fold.x, fold.targets) for fold, own in zip(folds, run.fits, strict=True)]
-    return replace(run, observations=tuple(each(observe, jobs)))
-
-
-def valued(folds: Sequence[Fold], run: Run) -> Run:
-    """The run with observations without gradients, which cost little."""
-    ends = np.cumsum([len(fold.targets) for fold in folds])[:-1]
-    errors = [float(part.sum()) for part in np.split(run.sample_weight * run.losses, ends)]
-    values = [terms(fold.data, one.params)[0] for fold, one in zip(folds, run.fits, strict=True)]
-    pairs = zip(errors, values, strict=True)
-    return replace(run, observations=tuple(Observation(e, dict(zip(NAMES, v, strict=True))) for e, v in pairs))
-
-
-def best_l2_of(runs: Sequence[Run]) -> Run:
-    """The best run with L2 alone."""
+def best_l2_of(runs: Sequence[FoldFits]) -> FoldFits:
+    """Return the best run with L2 alone."""
     return best_of([run for run in runs if is_l2_only(run.weights)])
 
 
-def chosen(runs: Sequence[Run]) -> Run:
-    """The run of least error; but L2 alone, unless that is worse by more than one standard error of the difference.
+def choose(runs: Sequence[FoldFits]) -> FoldFits:
+    """Return the run of least error, or the best one with L2 alone unless the former is clearly better.
 
-    The more weights, the more of what the validation examples gain is luck.
+    The more weights are learned, the more of the gain on the validation examples is luck.
     """
     best, plain = best_of(runs), best_l2_of(runs)
     return best if clearly_better(best, plain) else plain
-
-
-def clearly_better(run: Run, other: Run) -> bool:
-    """Whether its error is lower by more than one standard error of the difference, and by more than GAIN."""
-    gain, weight = other.losses - run.losses, run.sample_weight
-    mean = np.average(gain, weights=weight)
-    error = math.sqrt(float(weight @ (gain - mean) ** 2)) / weight.sum()
-    return bool(mean > max(error, GAIN * other.error / weight.sum()))

@@ -1,15 +1,18 @@
-"""Softmax regression and the five terms of its loss, with their gradients, and the Hessian of all but L1.
+"""Softmax regression: the five terms of its loss, their gradients, and the Hessian of all terms except L1.
 
-Params are a matrix (F, D + 1), the last column the intercepts; F = C classes, or 1 for two classes (the logit of the
-first is then 0). Inputs are centred without copying them: an intercept belongs to the mean input, which changes no term
-and lets solvers converge sooner. Terms on examples are sums, weighted by `sample_weight`.
+Params are a matrix (F, D + 1) whose last column holds the intercepts. F is the number C of classes, or 1 for two
+classes, where the logit of the first is 0. Inputs are centred, without a copy: an intercept belongs to the mean input.
+That changes no term, and solvers converge sooner. With params w, sample weights s and probabilities p::
 
-    l1         sum |w|                  l2   sum w^2                       of coefficients, not of intercepts
-    logloss    sum_i s_i -log p_i[y_i]  uniform   sum_i s_i mean_c -log p_i[c]
-    dropout    1/2 sum_i s_i sum_fj x_ij^2 q_if (1 - q_if) w_fj^2
+    l1        sum |w|      of coefficients, not of intercepts
+    l2        sum w^2      of coefficients, not of intercepts
+    logloss   sum_i s_i -log p_i[y_i]
+    uniform   sum_i s_i mean_c -log p_i[c]
+    dropout   1/2 sum_i s_i sum_fj x_ij^2 q_if (1 - q_if) w_fj^2
 
 `dropout` is what dropout of half of the inputs adds to the log loss, to second order (Wager et al. 2013), without the
-terms that couple classes, at fixed probabilities q of a first model: so it is quadratic, and the loss is convex.
+products of different classes. Its probabilities q are those of a first model and stay fixed. It is therefore quadratic,
+and the loss is convex.
 """
 
 from __future__ import annotations
@@ -24,8 +27,9 @@ from scipy import sparse
 from tuneloss.types import Array
 
 NAMES = ("l1", "l2", "uniform", "dropout", "logloss")
-BLOCK = 2**21  # numbers that are worked on at a time
-CONSTANT = 1e-24  # of the mean square: an input that varies less than this is constant, as far as numbers tell
+BLOCK = 2**21  # numbers per block of work: 16 MB
+CONSTANT = 1e-24  # relative to the mean square: an input of less variance is constant, up to rounding
+MIN_SPREAD = 1e-3  # lower bound of the variance p (1 - p) of a class, so that a rare one does not slow a fit down
 Inputs = Any  # (N, D): an array, or a sparse matrix in rows
 Labels = NDArray[np.intp]
 Weights = dict[str, float]
@@ -33,43 +37,63 @@ Weights = dict[str, float]
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Examples, and what is needed of them again and again."""
+    """Training examples with their moments.
+
+    Parameters
+    ----------
+    x : (N, D) array or sparse matrix
+        Inputs.
+    y : (N,) array of int
+        Labels from 0 to n_classes - 1.
+    sample_weight : (N,) array
+        The weight of each example.
+    n_classes : int
+        The number C of classes.
+    mean : (D,) array
+        What is subtracted from the inputs; 0 without intercepts.
+    second : (D,) array
+        The second moments, ``sum_i s_i (x_ij - mean_j)^2``.
+    intercept : bool
+        Whether there are intercepts.
+    curvature : (F, D) array, optional
+        The second derivative of the dropout term; without it the term is 0.
+    """
 
     x: Inputs
     y: Labels
     sample_weight: Array
     n_classes: int
-    mean: Array  # (D,) what is taken off the inputs; 0 without intercepts
-    second: Array  # (D,) sum_i s_i (x_ij - mean_j)^2
+    mean: Array
+    second: Array
     intercept: bool
-    curvature: Array | None = None  # (F, D) of the dropout term
+    curvature: Array | None = None
 
     @property
     def n_rows(self) -> int:
-        """F, the rows of params."""
+        """The number F of rows of params."""
         return 1 if self.n_classes == 2 else self.n_classes
 
     @property
     def total(self) -> float:
-        """The weight of all examples."""
+        """The sum of all sample weights."""
         return float(self.sample_weight.sum())
 
     def zeros(self) -> Array:
-        """Params to start from."""
+        """Return params of 0, to start from."""
         return np.zeros((self.n_rows, self.x.shape[1] + 1))
 
     def targets(self) -> Array:
-        """The labels as rows of weighted probabilities (N, C)."""
+        """Return the labels as rows of weighted probabilities (N, C)."""
         return weighted_targets(self.y, self.sample_weight, self.n_classes)
 
     def with_dropout(self, params: Array) -> Data:
-        """The same, with the probabilities of this model in the dropout term."""
+        """Return the same data, with a dropout term at the probabilities of this model."""
         q = probabilities(self, params)[:, -self.n_rows :]
         return replace(self, curvature=squares(self.x, self.sample_weight[:, None] * q * (1 - q)).T)
 
 
 def make_data(x: Inputs, y: Labels, sample_weight: Array, n_classes: int, *, intercept: bool = True) -> Data:
-    """Examples with their moments. x: (N, D), y: (N,) in 0 .. n_classes - 1, sample_weight: (N,) >= 0."""
+    """Compute the moments of examples; the arguments are those of `Data`."""
     total = sample_weight.sum()
     mean = np.asarray(sample_weight @ x).ravel() / total if intercept else np.zeros(x.shape[1])
     if sparse.issparse(x):
@@ -83,25 +107,25 @@ def make_data(x: Inputs, y: Labels, sample_weight: Array, n_classes: int, *, int
 
 
 def weighted_targets(y: Labels, sample_weight: Array, n_classes: int) -> Array:
-    """Labels (N,) as rows (N, C), 0 but for the example's weight at its class."""
-    found = np.zeros((len(y), n_classes), order="F")
-    found[np.arange(len(y)), y] = sample_weight
-    return found
+    """Return labels (N,) as rows (N, C): the weight of the example in the column of its class, and 0 elsewhere."""
+    targets = np.zeros((len(y), n_classes), order="F")
+    targets[np.arange(len(y)), y] = sample_weight
+    return targets
 
 
 def squares(x: Inputs, rows: Array, mean: Array | float = 0.0) -> Array:
-    """sum_i (x_ij - mean_j)^2 rows_i: (D, d) from rows (N, d); the mean is 0 where inputs are sparse."""
+    """Return ``sum_i (x_ij - mean_j)^2 rows_i``, (D, d), of rows (N, d). For sparse inputs the mean must be 0."""
     if sparse.issparse(x):
         return np.asarray(x.multiply(x).T @ rows)
-    found = np.zeros((x.shape[1], rows.shape[1]))
+    sums = np.zeros((x.shape[1], rows.shape[1]))
     step = max(1, BLOCK // max(1, x.shape[1]))
     for start in range(0, len(x), step):
-        found += np.square(x[start : start + step] - mean).T @ rows[start : start + step]
-    return found
+        sums += np.square(x[start : start + step] - mean).T @ rows[start : start + step]
+    return sums
 
 
 def logits(data: Data, params: Array, x: Inputs | None = None) -> Array:
-    """(N, F) for the data's inputs, or others; column by column in memory, in which sums over classes are fast."""
+    """Return the logits (N, F) of the data or of other inputs, in column-major order: sums over classes are fast."""
     coefficients = params[:, :-1]
     inputs = data.x if x is None else x
     level = params[:, -1] - coefficients @ data.mean
@@ -111,53 +135,53 @@ def logits(data: Data, params: Array, x: Inputs | None = None) -> Array:
 
 
 def all_classes(z: Array) -> Array:
-    """Logits (N, C) of all classes: of two, the first has 0."""
+    """Return the logits (N, C) of all classes; of two classes the first has 0."""
     return np.vstack([np.zeros(len(z)), z[:, 0]]).T if z.shape[1] == 1 else z
 
 
 def log_probabilities(z: Array) -> Array:
-    """Log of the softmax of logits (N, C), in place."""
+    """Turn logits (N, C) into log probabilities, in place."""
     z -= z.max(axis=1, keepdims=True)
     z -= np.log(np.exp(z).sum(axis=1, keepdims=True))
     return z
 
 
 def predicted(data: Data, params: Array, x: Inputs | None = None) -> Array:
-    """Log probabilities (N, C) for the data's inputs, or others."""
+    """Return the log probabilities (N, C) of the data or of other inputs."""
     return log_probabilities(all_classes(logits(data, params, x)))
 
 
 def probabilities(data: Data, params: Array) -> Array:
-    """(N, C) of the data."""
+    """Return the probabilities (N, C) of the data."""
     return np.asarray(np.exp(predicted(data, params)))
 
 
 def back(data: Data, residual: Array, x: Inputs | None = None) -> Array:
-    """The gradient (F, D + 1) of params from that of the logits (N, F)."""
+    """Return the gradient (F, D + 1) of params, given that of the logits (N, F)."""
     inputs = data.x if x is None else x
     sums = residual.sum(axis=0)
     slope = (inputs.T @ residual).T if sparse.issparse(inputs) else residual.T @ inputs
-    found = np.empty((len(sums), len(data.mean) + 1))
-    np.subtract(slope, np.outer(sums, data.mean), out=found[:, :-1])
-    found[:, -1] = sums if data.intercept else 0.0
-    return found
+    gradient = np.empty((len(sums), len(data.mean) + 1))
+    np.subtract(slope, np.outer(sums, data.mean), out=gradient[:, :-1])
+    gradient[:, -1] = sums if data.intercept else 0.0
+    return gradient
 
 
 def cross_entropy(data: Data, params: Array, targets: Array, x: Inputs | None = None) -> tuple[float, Array]:
-    """-sum_i targets_i . log p_i and its gradient (F, D + 1); targets (N, C)."""
+    """Return ``-sum_i targets_i . log p_i`` of targets (N, C), and its gradient (F, D + 1)."""
     log_p = predicted(data, params, x)
     residual = targets.sum(axis=1, keepdims=True) * np.exp(log_p) - targets
     return -float(np.vdot(targets, log_p)), back(data, residual[:, -data.n_rows :], x)
 
 
 def quadratic(data: Data, weights: Weights) -> Array:
-    """(F, D) a, where l2 and dropout with their weights are 1/2 sum a w^2."""
+    """Return a (F, D) such that l2 and dropout, with their weights, are ``1/2 sum a w^2``."""
     a = np.full((data.n_rows, data.x.shape[1]), 2.0 * weights["l2"])
     return a if data.curvature is None else a + weights["dropout"] * data.curvature
 
 
 def smooth_loss(data: Data, weights: Weights, targets: Array, params: Array) -> tuple[float, Array]:
-    """All of the loss but L1, and its gradient. targets: of `mixed_targets`."""
+    """Return the loss without L1, and its gradient; the targets are those of `mixed_targets`."""
     value, gradient = cross_entropy(data, params, targets)
     slope = quadratic(data, weights) * params[:, :-1]
     gradient[:, :-1] += slope
@@ -165,43 +189,46 @@ def smooth_loss(data: Data, weights: Weights, targets: Array, params: Array) -> 
 
 
 def smooth_value(data: Data, weights: Weights, targets: Array, params: Array) -> float:
-    """Its value alone, in half the time."""
+    """Return only the value of `smooth_loss`, in half the time."""
     log_p = predicted(data, params)
     w = params[:, :-1]
     return 0.5 * float(np.vdot(quadratic(data, weights) * w, w)) - float(np.vdot(targets, log_p))
 
 
 def mixed_targets(data: Data, weights: Weights) -> Array:
-    """Targets (N, C) whose cross entropy is the log loss and the uniform term with its weight."""
+    """Return targets (N, C) whose cross entropy is the log loss plus the weighted uniform term."""
     return data.targets() + weights["uniform"] / data.n_classes * data.sample_weight[:, None]
 
 
 def terms(data: Data, params: Array) -> tuple[Array, list[Array]]:
-    """Values (5,) of the terms in the order of NAMES, and their gradients (F, D + 1); 0 for L1 where a param is 0."""
+    """Return the values (5,) of the terms, in the order of NAMES, and their gradients (F, D + 1).
+
+    The gradient of L1 is 0 where a param is 0.
+    """
     w = params[:, :-1]
     targets = data.targets()
-    log_loss, of_log_loss = cross_entropy(data, params, targets)
+    log_loss, log_loss_gradient = cross_entropy(data, params, targets)
     flat = np.broadcast_to(data.sample_weight[:, None] / data.n_classes, targets.shape)
     z = all_classes(logits(data, params))
     uniform = log_loss + float(np.vdot(targets - flat, z))  # both have the same log-normaliser
-    of_uniform = of_log_loss + back(data, (targets - flat)[:, -data.n_rows :])
+    uniform_gradient = log_loss_gradient + back(data, (targets - flat)[:, -data.n_rows :])
     curvature = np.zeros_like(w) if data.curvature is None else data.curvature
     zero = np.zeros((data.n_rows, 1))
     values = [np.abs(w).sum(), np.square(w).sum(), uniform, 0.5 * np.vdot(curvature, w * w), log_loss]
     slopes = [np.hstack([g, zero]) for g in (np.sign(w), 2 * w)]
-    return np.array(values), [*slopes, of_uniform, np.hstack([curvature * w, zero]), of_log_loss]
+    return np.array(values), [*slopes, uniform_gradient, np.hstack([curvature * w, zero]), log_loss_gradient]
 
 
 def conditioner(data: Data, weights: Weights) -> Array:
-    """(F, D + 1) about the diagonal of the Hessian of the smooth loss at an undecided model."""
+    """Return about the diagonal (F, D + 1) of the smooth loss's Hessian, at a model that predicts the class shares."""
     share = data.targets().sum(axis=0)[-data.n_rows :] / data.total
-    spread = (1 + weights["uniform"]) * np.maximum(share * (1 - share), 1e-3)[:, None]
+    spread = (1 + weights["uniform"]) * np.maximum(share * (1 - share), MIN_SPREAD)[:, None]
     slopes = spread * data.second + quadratic(data, weights)
     return np.column_stack([np.where(slopes > 0, slopes, 1.0), spread * data.total])
 
 
 class Hessian:
-    """Products with the Hessian of the smooth loss at params, restricted to those that are free."""
+    """Products with the Hessian of the smooth loss at a model, restricted to the params that are free."""
 
     def __init__(self, data: Data, weights: Weights, params: Array, free: NDArray[np.bool_]) -> None:
         self._data, self._free, self._quadratic = data, free, quadratic(data, weights)
@@ -209,17 +236,17 @@ class Hessian:
         self._level = (1 + weights["uniform"]) * data.sample_weight[:, None]
 
     def __call__(self, directions: Array) -> Array:
-        """(d, F, D + 1) from directions of that shape, as many at once as room allows."""
+        """Return the products (d, F, D + 1) with directions of that shape, block by block."""
         most = max(1, BLOCK // max(1, self._p.size))
-        return np.concatenate([self._some(directions[i : i + most]) for i in range(0, len(directions), most)])
+        return np.concatenate([self._products(directions[i : i + most]) for i in range(0, len(directions), most)])
 
-    def _some(self, directions: Array) -> Array:
+    def _products(self, directions: Array) -> Array:
         data, free = self._data, self._free
         d, f, _ = directions.shape
         v = directions * free
         z = logits(data, v.reshape(d * f, -1)).reshape(-1, d, f)
         p = self._p[:, None, :]
         residual = self._level[:, None] * p * (z - (p * z).sum(axis=2, keepdims=True))
-        found = back(data, residual.reshape(len(residual), d * f)).reshape(directions.shape)
-        found[:, :, :-1] += self._quadratic * v[:, :, :-1]
-        return np.asarray(found * free)
+        products = back(data, residual.reshape(len(residual), d * f)).reshape(directions.shape)
+        products[:, :, :-1] += self._quadratic * v[:, :, :-1]
+        return np.asarray(products * free)

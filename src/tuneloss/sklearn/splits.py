@@ -1,92 +1,181 @@
-"""Which examples validate: chosen by their inputs, so that an example of weight 2 is the same as that example twice.
+"""Choose the examples that validate. Splits depend on inputs, so a weight of 2 is the same as an example twice.
 
-Examples with equal inputs fall on the same side, whatever their order: none is both trained on and validated with. But
-inputs that many examples share, as of tables with few different rows, are spread over all folds: there each example
-counts in every fold, with a part of its weight.
+Examples with equal inputs fall on the same side, whatever their order, so that none is used both to train and to
+validate. The exception are inputs that many examples share, as in tables with few different rows. They are spread over
+all folds: each of their examples then counts in every fold, with a part of its weight.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.model_selection import check_cv
+from sklearn.utils import check_random_state
 
+from tuneloss.errors import InvalidInput
+from tuneloss.sklearn.examples import Examples
 from tuneloss.sklearn.softmax import Inputs, Labels
 from tuneloss.types import Array
 
-COMMON = 0.5  # of the smallest fold: inputs that have more of the weight are spread over all folds
+# How examples are split if the user does not say.
+DEFAULT_FOLDS = 5  # so that a fifth of the examples validates in each fold
+MIN_ONE_FOLD = 500  # validation examples with which one fold can be enough; with fewer, all folds are used
+MIN_PER_CLASS = 20  # validation examples per class, over the folds that are used
+SPREAD_SHARE = 0.5  # of the smallest fold's weight: equal inputs with more of it are spread over all folds
+
 Split = tuple[Array, Array]  # sample weights (N,) of training and of validation
 
 
-def fold_parts(x: Inputs, y: Labels, sample_weight: Array, shares: Array, seed: int) -> Array:
-    """Which part of each example is in each fold: (n_folds, N), columns with sum 1.
+def make_splits(
+    examples: Examples, codes: Labels, y: Any, *, validation_fraction: float | None, cv: Any, random_state: Any
+) -> list[Split]:
+    """Return the splits that the parameters of the estimator ask for.
 
-    Groups of equal inputs are taken class by class (by the label with most of a group's weight), in an order that seed
-    and inputs decide; the one whose place in the order, by cumulated weight, is in fold f's part of [0, 1) goes there.
-    The first of each class goes to fold 0.
-
-    shares: (n_folds,), sum 1. sample_weight: (N,) > 0.
+    Parameters
+    ----------
+    examples : Examples
+        All examples of positive weight. Those that were given for validation make the only split.
+    codes : (N,) array of int
+        Their labels, numbered from 0.
+    y : array-like
+        All labels, as the user gave them: a splitter sees these.
+    validation_fraction, cv, random_state
+        As in `TunedLogisticRegression`.
     """
-    _, group = np.unique(_keys(x, len(y), seed), return_inverse=True)
-    weight = np.bincount(group, weights=sample_weight)
-    label = _main_labels(group, y, sample_weight)
-    spread = weight > COMMON * shares.min() * weight.sum()
-    parts = np.zeros((len(shares), len(weight)))
-    parts[:, spread] = shares[:, None]
-    ends = np.cumsum(shares)[:-1]
-    for one in np.unique(label):
-        own = np.flatnonzero((label == one) & ~spread)
-        if not own.size:
-            continue
-        middle = (np.cumsum(weight[own]) - weight[own] / 2) / weight[own].sum()
-        fold = np.searchsorted(ends, middle, side="right")
-        fold[0] = 0
-        parts[fold, own] = 1.0
-    return parts[:, group]
+    x, weight = examples.x, examples.weight
+    if examples.n_train is not None:
+        trains = np.arange(len(weight)) < examples.n_train
+        return [(weight * trains, weight * ~trains)]
+    seed = int(check_random_state(random_state).randint(2**31))
+    if validation_fraction is not None:
+        return one_split(x, codes, weight, float(validation_fraction), seed)
+    if cv is None:
+        return _default_splits(x, codes, weight, seed)
+    if isinstance(cv, (int, np.integer)):
+        return k_splits(x, codes, weight, int(cv), seed)
+    return _foreign_splits(examples, y, cv)
+
+
+def _default_splits(x: Inputs, codes: Labels, weight: Array, seed: int) -> list[Split]:
+    """One fold if it has enough examples, more folds if there are many classes, and all folds of few examples."""
+    fold_weight = weight.sum() / DEFAULT_FOLDS
+    n_classes = int(codes.max()) + 1
+    n_used = math.ceil(MIN_PER_CLASS * n_classes / fold_weight) if fold_weight >= MIN_ONE_FOLD else DEFAULT_FOLDS
+    if n_used == 1:
+        return one_split(x, codes, weight, 1 / DEFAULT_FOLDS, seed)
+    return k_splits(x, codes, weight, DEFAULT_FOLDS, seed)[:n_used]
+
+
+def _foreign_splits(examples: Examples, y: Any, cv: Any) -> list[Split]:
+    """The splits of a scikit-learn splitter, or of a list of indices."""
+    n, splits = len(np.asarray(y)), []
+    for parts in check_cv(cv, y, classifier=True).split(np.zeros((n, 1)), y):
+        train, held = (np.bincount(np.arange(n)[part], minlength=n)[examples.kept] for part in parts)
+        splits.append((examples.weight * train, examples.weight * held))
+    return splits
+
+
+def check_split(classes: NDArray[Any], train: Labels, n_held: int) -> None:
+    """Raise unless there are examples of each class to train on, and some to validate with."""
+    missing = np.setdiff1d(np.arange(len(classes)), train)
+    if len(missing) or not n_held:
+        what = f"of class {classes[missing[0]]!s} to train on" if len(missing) else "to validate with"
+        raise InvalidInput(
+            f"Each split must have examples {what}, of positive weight; found one without. Use a stratified splitter, "
+            "shuffle, or take a larger fraction."
+        )
 
 
 def one_split(x: Inputs, y: Labels, sample_weight: Array, fraction: float, seed: int) -> list[Split]:
-    """One split, with about this fraction of each class for validation."""
+    """Return one split, with about this fraction of each class for validation."""
     parts = fold_parts(x, y, sample_weight, np.array([1 - fraction, fraction]), seed)
     return [(sample_weight * parts[0], sample_weight * parts[1])]
 
 
 def k_splits(x: Inputs, y: Labels, sample_weight: Array, n_folds: int, seed: int) -> list[Split]:
-    """One split for each of `n_folds` folds, but for those that would be empty, or leave no example of a class."""
+    """Return one split per fold, except for folds that would be empty or leave no example of a class to train on."""
     parts = fold_parts(x, y, sample_weight, np.full(n_folds, 1 / n_folds), seed)
     n_classes = len(np.unique(y))
     return [
-        (sample_weight * (1 - own), sample_weight * own)
-        for own in parts
-        if own.any() and len(np.unique(y[own < 1])) == n_classes
+        (sample_weight * (1 - part), sample_weight * part)
+        for part in parts
+        if part.any() and len(np.unique(y[part < 1])) == n_classes
     ]
 
 
+def fold_parts(x: Inputs, y: Labels, sample_weight: Array, shares: Array, seed: int) -> Array:
+    """Return which part of each example is in each fold.
+
+    Groups of equal inputs are ordered, class by class, by seed and inputs. (The class of a group is the label with most
+    of its weight.) Along this order the cumulated weight runs from 0 to 1, and a group goes to the fold in whose part
+    of [0, 1) its middle falls. The first group of each class goes to fold 0.
+
+    Parameters
+    ----------
+    x, y, sample_weight : (N, D) array or sparse matrix, (N,) array of int, (N,) array > 0
+        Inputs, labels and weights.
+    shares : (n_folds,) array
+        The part of all examples that each fold is to have. The sum is 1.
+    seed : int
+        Decides the order.
+
+    Returns
+    -------
+    (n_folds, N) array
+        Its columns have the sum 1.
+    """
+    _, group = np.unique(_keys(x, len(y), seed), return_inverse=True)
+    weight = np.bincount(group, weights=sample_weight)
+    label = _main_labels(group, y, sample_weight)
+    spread = weight > SPREAD_SHARE * shares.min() * weight.sum()
+    parts = np.zeros((len(shares), len(weight)))
+    parts[:, spread] = shares[:, None]
+    ends = np.cumsum(shares)[:-1]
+    for code in np.unique(label):
+        members = np.flatnonzero((label == code) & ~spread)
+        if not members.size:
+            continue
+        middle = (np.cumsum(weight[members]) - weight[members] / 2) / weight[members].sum()
+        fold = np.searchsorted(ends, middle, side="right")
+        fold[0] = 0
+        parts[fold, members] = 1.0
+    return parts[:, group]
+
+
 def _main_labels(group: NDArray[np.intp], y: Labels, sample_weight: Array) -> NDArray[np.intp]:
-    """For each group the label with most weight, the lowest of equals."""
+    """For each group the label with most weight; the lowest of equal ones."""
     n = int(y.max()) + 1
-    pairs, at = np.unique(group * n + y, return_inverse=True)
-    weight = np.bincount(at, weights=sample_weight)
+    pairs, index = np.unique(group * n + y, return_inverse=True)
+    weight = np.bincount(index, weights=sample_weight)
     order = np.lexsort((pairs % n, -weight, pairs // n))
     first = np.flatnonzero(np.diff(pairs[order] // n, prepend=-1))
     return np.asarray(pairs[order][first] % n, dtype=np.intp)
 
 
 def _keys(x: Inputs, n: int, seed: int) -> NDArray[np.uint64]:
-    """A number for each example that depends on its inputs and the seed only; the same for dense and sparse ones."""
+    """One number per example that depends on inputs and seed only; the same for dense and sparse inputs."""
     key = int(seed).to_bytes(8, "little")
-    found = np.empty(n, dtype=np.uint64)
+    keys = np.empty(n, dtype=np.uint64)
+    row_of = _sparse_row if sparse.issparse(x) else _dense_row
     for i in range(n):
-        if sparse.issparse(x):
-            at = slice(x.indptr[i], x.indptr[i + 1])
-            columns, values = x.indices[at], x.data[at]
-            kept = values != 0
-            columns, values = columns[kept], values[kept]
-        else:
-            columns = np.flatnonzero(x[i])
-            values = x[i][columns]
+        columns, values = row_of(x, i)
         content = columns.astype("<i8").tobytes() + values.astype("<f8").tobytes()
-        found[i] = int.from_bytes(hashlib.blake2b(content, digest_size=8, key=key).digest(), "little")
-    return found
+        keys[i] = int.from_bytes(hashlib.blake2b(content, digest_size=8, key=key).digest(), "little")
+    return keys
+
+
+def _dense_row(x: Inputs, i: int) -> tuple[NDArray[Any], Array]:
+    """Columns and values of the inputs that are not 0."""
+    columns = np.flatnonzero(x[i])
+    return columns, x[i][columns]
+
+
+def _sparse_row(x: Inputs, i: int) -> tuple[NDArray[Any], Array]:
+    row = slice(x.indptr[i], x.indptr[i + 1])
+    columns, values = x.indices[row], x.data[row]
+    return columns[values != 0], values[values != 0]

@@ -1,4 +1,15 @@
-"""Loss weights inside one training run of PyTorch: terms, the loss, observations of a model, the online tuner."""
+"""Loss weights inside one training run of PyTorch.
+
+The names in `__all__` are public, and so are those that `tuneloss.torch.terms` and `tuneloss.torch.observing` export.
+All else is private. Start with `LinearLoss` and `OnlineTuner.step`; imports go from the bottom of this list to its top.
+
+online.py       OnlineTuner: learns the weights while a model trains; a door to `tuneloss.tuning`
+run_journal.py  an online run as a journal
+observing/      observe: a model becomes an observation
+terms/          LinearLoss and its terms: data terms, penalties, the learned penalty
+shards.py       parameters that FSDP2 shards
+wrappers.py     what wraps a model
+"""
 
 from tuneloss.torch.observing.observe import observe
 from tuneloss.torch.online import OnlineTuner

@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,11 @@ from tuneloss.core.checks import as_integer, reading
 from tuneloss.core.learn import LearnedLoss
 from tuneloss.core.observation import Observation, best_index
 from tuneloss.errors import InvalidInput, JournalError
-from tuneloss.torch.observing.observe import ObserveOptions, check_call, observe
+from tuneloss.torch.observing.observe import ObserveOptions, check_call, observe_with
 from tuneloss.torch.observing.passes import Error
-from tuneloss.torch.observing.wrappers import bare
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.penalties import L2
-from tuneloss.torch.terms.piecewise import ConvexPiecewiseLinear
+from tuneloss.torch.wrappers import bare
 from tuneloss.tuning.history import History, StepRecord
 from tuneloss.tuning.journal import Journal
 from tuneloss.tuning.online import OnlineLearner, OnlinePolicy
@@ -137,8 +137,8 @@ class OnlineTuner:
             return None
         began = time.perf_counter()
         with ExitStack() as knots:
-            for penalty in self._learned_penalties():
-                knots.enter_context(penalty.unplaced_on_error())
+            for placed in self.loss.layout.learned:
+                knots.enter_context(placed.penalty.unplaced_on_error())
             self.loss.place_knots(self.model)
             observation = self._observe()
             weights = self.loss.as_dict()
@@ -228,24 +228,8 @@ class OnlineTuner:
         self.learned = None
 
     def _observe(self) -> Observation:
-        options = self.observe_options
-        return observe(
-            self.model,
-            self.loss,
-            self.error,
-            self.train,
-            self.validation,
-            metric=self.metric,
-            batches=options.batches,
-            validation_batches=options.validation_batches,
-            params=options.params,
-            draws=options.draws,
-            merge=options.merge,
-            seed=options.seed + self._calls,
-        )
-
-    def _learned_penalties(self) -> list[ConvexPiecewiseLinear]:
-        return [term for _, term, _ in self.loss.penalty_terms() if isinstance(term, ConvexPiecewiseLinear)]
+        options = replace(self.observe_options, seed=self.observe_options.seed + self._calls)
+        return observe_with(options, self.model, self.loss, self.error, self.train, self.validation, self.metric)
 
     def _keep(self, record: StepRecord) -> None:
         """Add a record to the history, and copy the model if it is the best one."""
@@ -289,7 +273,7 @@ def _copy(value: Any) -> Any:
 
 def _warn_of_weight_decay(optimizer: Optimizer, loss: LinearLoss) -> None:
     decays = [group.get("weight_decay", 0) for group in optimizer.param_groups]
-    names = [name for name, term, _ in loss.penalty_terms() if isinstance(term, L2)]
+    names = [name for name, penalty, _ in loss.layout.penalties if isinstance(penalty, L2)]
     if any(decays) and names:
         warnings.warn(
             f"The optimizer has weight decay {max(decays):g} beside the L2 term {names[0]!r}: both shrink the "

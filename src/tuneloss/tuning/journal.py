@@ -19,7 +19,7 @@ import os
 import re
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -212,6 +212,12 @@ def _stamp(file: BinaryIO) -> tuple[int, ...]:
     """Return numbers that change if another process writes to the file or replaces it."""
     status = os.fstat(file.fileno())
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def journal_bytes(header: Body, records: Iterable[Body]) -> bytes:
+    """Return a whole journal as the bytes of its file, for runs that are all known."""
+    bodies = [{KEY: VERSION, **header}, *records]
+    return b"".join(_line(number, body) for number, body in enumerate(bodies))
 
 
 def replace_journal(path: Path, draft: Path) -> None:

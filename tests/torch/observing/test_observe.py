@@ -1,4 +1,7 @@
-"""An observation against its plainest form, and a model that does not notice it."""
+"""An observation against its plainest form, and a model that does not notice it.
+
+These tests reach passes.py, sums.py, assembly.py and gram.py through `observe`.
+"""
 
 import copy
 import gc
@@ -20,7 +23,7 @@ from tuneloss.torch import L1, L2, Augmented, ConvexPiecewiseLinear, Dropout, Li
 from tuneloss.torch.observing import ObserveOptions
 from tuneloss.torch.observing.batches import saved_bytes
 from tuneloss.torch.observing.observe import observe_with
-from tuneloss.torch.terms.penalties import OneWeightAGroup, Penalty
+from tuneloss.torch.terms.penalties import GroupPenalty, Penalty
 
 MODULE = sys.modules["tuneloss.torch.observing.passes"]
 
@@ -160,7 +163,7 @@ def test_blocks_of_parameters_do_not_show(monkeypatch):
     assert_same(observe(net, loss, brier, TRAIN, VALIDATION), whole, rtol=1e-12)
 
 
-class FrobeniusNorm(OneWeightAGroup):
+class FrobeniusNorm(GroupPenalty):
     """No sum over entries, and without a slope."""
 
     def value(self, x):
@@ -231,7 +234,7 @@ def test_a_penalty_of_ones_own_is_observed_by_autograd(own, params, monkeypatch)
     assert (seen.features > 0).all()
 
 
-class Smooth(OneWeightAGroup):
+class Smooth(GroupPenalty):
     """A sum over entries that says so: its slope is taken block by block."""
 
     entrywise, sizes = True, ()

@@ -1,14 +1,14 @@
 """One observation from one process, from two under DDP, and from two under FSDP2: the same, and by real processes.
 
 Two processes are started once; each plays every scene below and sends back what it saw. They read different data, in
-batches of unequal size. All is in float64, so that what differs differs by rounding only.
+batches of unequal size. All is in float64, so that what differs differs by rounding only. messages.py and fsdp.py are
+tested here too, since they need processes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from copy import deepcopy
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from tuneloss import Observation
 from tuneloss.torch import L1, L2, ConvexPiecewiseLinear, LinearLoss, UniformLabels, observe
-from tuneloss.torch.observing.processes import group_of, in_step, sum_over
-from tuneloss.torch.observing.shards import gradient_divisors, is_sharded, local, reshard, sharded_gradient
-from tuneloss.torch.observing.wrappers import bare, clean_name
+from tuneloss.torch.observing.fsdp import gradient_divisors, sharded_gradient
+from tuneloss.torch.observing.messages import in_step, sum_over
+from tuneloss.torch.observing.processes import Alone, processes_of
+from tuneloss.torch.shards import local, reshard
 from tuneloss.torch.terms.data_terms import cross_entropy
-from tuneloss.torch.terms.penalties import OneWeightAGroup
+from tuneloss.torch.terms.penalties import GroupPenalty
+from tuneloss.torch.wrappers import bare
 
 RANKS = (0, 1)
 TRAIN = ((5, 3), (4, 8))  # sizes of the batches that each process reads
@@ -369,7 +371,7 @@ def hybrid_shards(rank: int) -> None:
 
 def tensor_parallel(rank: int) -> None:
     net = nn.Sequential(nn.Linear(6, 4))
-    group_of(parallelize_module(net, init_device_mesh("cpu", (2,)), {"0": ColwiseParallel()}))
+    processes_of(parallelize_module(net, init_device_mesh("cpu", (2,)), {"0": ColwiseParallel()}))
 
 
 def ddp_around_a_part(rank: int) -> None:
@@ -404,14 +406,14 @@ def a_model_of_its_own(rank: int) -> Observation:
     return look(DistributedDataParallel(make_net(), process_group=alone), data_of(rank))
 
 
-class Norm(OneWeightAGroup):
+class Norm(GroupPenalty):
     """Its value on a shard says nothing of its value on the whole."""
 
     def value(self, x: Tensor) -> Tensor:
         return x.norm()
 
 
-class Entrywise(OneWeightAGroup):
+class Entrywise(GroupPenalty):
     """A sum over shards is a sum over entries."""
 
     entrywise = True
@@ -420,7 +422,7 @@ class Entrywise(OneWeightAGroup):
         return x.pow(4).sum()
 
 
-def with_own_penalty(penalty: OneWeightAGroup) -> LinearLoss:
+def with_own_penalty(penalty: GroupPenalty) -> LinearLoss:
     return LinearLoss({"logloss": cross_entropy, "own": penalty}, {"logloss": 1.0, "own": (0.1, 1)}).double()
 
 
@@ -581,7 +583,7 @@ def test_the_gram_of_chosen_parameters_is_that_of_one_process(seen: dict[str, li
     ("scene", "penalty"), [("ddp_with_own_penalty", Norm()), ("fsdp_with_own_entrywise_penalty", Entrywise())]
 )
 def test_a_penalty_of_ones_own_is_that_of_one_process(
-    seen: dict[str, list[Any]], scene: str, penalty: OneWeightAGroup
+    seen: dict[str, list[Any]], scene: str, penalty: GroupPenalty
 ) -> None:
     train, validation = ([batch for rank in RANKS for batch in data_of(rank)[i]] for i in (0, 1))
     right = observe(make_net(), with_own_penalty(penalty), cross_entropy, train, validation, metric=wrong_rate)
@@ -736,15 +738,5 @@ def test_a_compiled_model_is_seen_as_it_was_before() -> None:
     assert_same(alone(torch.compile(net, backend="aot_eager")), alone())
 
 
-def test_wrappers_leave_no_trace_in_names() -> None:
-    net = make_net()
-    wrapped = nn.DataParallel(deepcopy(net))
-    assert [clean_name(name) for name, _ in bare(wrapped).named_parameters()] == [n for n, _ in net.named_parameters()]
-
-
 def test_a_plain_model_belongs_to_no_group() -> None:
-    net = make_net()
-    assert group_of(net) is None
-    assert not is_sharded(net)
-    assert bare(net) is net
-    assert local(net.shift).data_ptr() == net.shift.data_ptr()
+    assert isinstance(processes_of(make_net()), Alone)

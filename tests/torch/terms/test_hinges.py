@@ -11,10 +11,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.terms.grid import Grid, searched_bins
-from tuneloss.torch.terms.hinges import bin_sums, hinge_matrix, hinge_values, penalty, quantile_knots, table
+from tuneloss.hinges import PiecewiseLinear, hinge_products
+from tuneloss.torch.terms.hinges import Grid, Table, bin_sums, make_table, penalty, quantile_knots, searched_bins
 
 F32 = st.floats(-1e3, 1e3, width=32)
+
+
+def table(knots: Tensor, right: Tensor, left: Tensor) -> Table:
+    grid = Grid(knots)
+    return make_table(PiecewiseLinear.from_weights(grid.positions, torch.cat([right, left]).numpy()), grid)
 
 
 def values(x: Tensor, knots: Tensor) -> Tensor:
@@ -185,17 +190,14 @@ def test_non_contiguous_and_empty_tensors():
     assert_penalty_by_definition(torch.empty(0, 3), torch.linspace(-1, 1, 5), *weights_of(5))
 
 
-def test_gram_and_values_and_products_come_from_bins():
+def test_sums_by_bin_give_products_with_the_jacobian():
     x, p = normal(5000), 12
     knots = quantile_knots(x, p)
     x = torch.cat([x, knots])
-    index, J, D = searched_bins(x, knots), jacobian(x, knots), normal(5012, 3, dtype=torch.float64)
-    counts, A = torch.bincount(index, minlength=2 * p + 1).double(), hinge_matrix(p)
-    assert torch.equal(A.T[index], J)
-    assert torch.equal(A * counts @ A.T, J.T @ J)
-    torch.testing.assert_close(A @ bin_sums(index, D.T, 2 * p + 1), J.T @ D)
-    sums = bin_sums(index, x.double().unsqueeze(0), 2 * p + 1).squeeze(1)
-    torch.testing.assert_close(hinge_values(counts, sums, knots), values(x, knots).sum(0))
+    grid, columns = Grid(knots), normal(5012, 3, dtype=torch.float64)
+    sums = bin_sums(grid.bins_of(x), columns.T, grid.size)
+    products = torch.from_numpy(hinge_products(sums.numpy()))
+    torch.testing.assert_close(products, jacobian(x, knots).T @ columns)
 
 
 @settings(deadline=None)
@@ -216,21 +218,6 @@ def test_about_as_many_entries_between_any_two_knots():
     assert bool(((counts[2:-2:2] - 10_000 / 20).abs() <= 2).all())
 
 
-@pytest.mark.parametrize("v", [0.0, 3.0, 1e-20, 1e9, -1e30])
-def test_knots_of_equal_entries_are_around_them(v):
-    knots = quantile_knots(torch.full((100,), v), 5)
-    assert bool((knots.diff() > 0).all())
-    assert knots[0] < v < knots[-1]
-    if abs(v) < 10:
-        torch.testing.assert_close(knots, torch.linspace(v - 1, v + 1, 5))
-
-
-def test_knots_of_two_entries_one_ulp_apart_increase():
-    knots = quantile_knots(torch.tensor([1.0, 1.0 + 2**-23]), 6)
-    assert len(knots) == 6
-    assert bool((knots.diff() > 0).all())
-
-
 @pytest.mark.parametrize("x", [torch.empty(0), torch.tensor([1.0, math.nan]), torch.tensor([math.inf])])
 def test_knots_need_finite_entries(x):
     with pytest.raises(InvalidInput, match="Knots need parameters that are finite"):
@@ -240,10 +227,3 @@ def test_knots_need_finite_entries(x):
 def test_one_knot_is_too_few_for_a_least_and_a_greatest():
     with pytest.raises(InvalidInput, match="`p` must be at least 2; found 1"):
         quantile_knots(normal(10), 1)
-
-
-def test_a_table_needs_one_weight_a_side_and_increasing_knots():
-    with pytest.raises(InvalidInput, match=r"must have one shape .* found \(2,\), \(3,\), \(2,\)"):
-        table(torch.tensor([0.0, 1.0]), torch.ones(3), torch.ones(2))
-    with pytest.raises(InvalidInput, match="must be finite and increase"):
-        table(torch.tensor([0.0, 0.0]), torch.ones(2), torch.ones(2))

@@ -10,7 +10,7 @@ from torch import nn
 from tests.torch.reference import log_loss, make_data, make_net, matrices
 from tuneloss.errors import InvalidInput
 from tuneloss.torch import L1, L2, LinearLoss, by_layer
-from tuneloss.torch.terms.penalties import OneWeightAGroup, Penalty, differentiate
+from tuneloss.torch.terms.penalties import GroupPenalty, Penalty, differentiate
 from tuneloss.torch.terms.selection import trainable
 
 PENALTIES = pytest.mark.parametrize(
@@ -89,11 +89,13 @@ def test_groups_must_not_be_empty():
         L1(groups={})
 
 
-def test_the_base_classes_are_not_penalties():
-    with pytest.raises(NotImplementedError, match=r"must define `total`, or `value` .*; Penalty does not"):
-        Penalty().total({}, [])
-    with pytest.raises(NotImplementedError, match="must define `value`; OneWeightAGroup does not"):
-        OneWeightAGroup().total({"a": torch.ones(2, 2)}, [1.0])
+def test_a_penalty_without_its_formula_cannot_be_made():
+    """Python says which method is missing when it is made, not when it is used."""
+    with pytest.raises(TypeError, match=r"abstract class Penalty .*total"):
+        Penalty()
+    for kind in (GroupPenalty, type("Own", (GroupPenalty,), {})):
+        with pytest.raises(TypeError, match=rf"abstract class {kind.__name__} .*value"):
+            kind()
 
 
 @PENALTIES
@@ -104,7 +106,7 @@ def test_a_subclass_does_not_inherit_that_it_is_entrywise(penalty, formula):
     assert type("Own", (type(penalty),), {"entrywise": True})().is_entrywise
 
 
-class Cosine(OneWeightAGroup):
+class Cosine(GroupPenalty):
     def value(self, x):
         return x.cos().sum()
 

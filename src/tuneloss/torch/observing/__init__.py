@@ -2,14 +2,16 @@
 
 `ObserveOptions` may be imported from here, and `observe` from `tuneloss.torch`; all else is private.
 
-observe.py         observe: the observation of a model
-passes.py          sums over batches
+observe.py         observe: the observation of a model; its options and the checks of its arguments
+passes.py          a pass over the loaders: which batches are evaluated
+batches.py         batches of a loader
+sums.py            sums over batches
+assembly.py        the observation made of these sums
 gram.py            the gram, block by block of parameters
 sampling_noise.py  what the choice of batches adds to a gram
-batches.py         batches of a loader
+processes.py       alone, replicas (DDP) or shards (FSDP2): what is summed over processes
+messages.py        messages between processes; fsdp.py: the internals of FSDP2
 preserve.py        the model and the loaders stay as they were
-processes.py       sums over processes; shards.py: FSDP2
-wrappers.py        what wraps a model
 """
 
 from tuneloss.torch.observing.observe import ObserveOptions

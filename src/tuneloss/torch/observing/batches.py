@@ -14,12 +14,15 @@ from torch import Tensor, nn
 
 from tuneloss.errors import InvalidInput
 
-Count = int | float | Literal["auto"] | None  # so many batches, such a part of them, half within FEW, all
-FEW = (8, 100)
+Count = int | float | Literal["auto"] | None  # a number of batches, a part of all, half of all within FEW, all
+FEW = (8, 100)  # batches that "auto" reads, at least and at most
 
 
 def check_loader(loader: Any, what: str) -> None:
-    """Raise unless it can be read again and again; a model or a dict can, but what it gives are no batches."""
+    """Raise unless a loader, named by `what`, can be read from its start again and again, and gives batches.
+
+    A model and a dict can be iterated over, but give no batches.
+    """
     readable = hasattr(loader, "__iter__") and not hasattr(loader, "__next__")
     if not readable or isinstance(loader, type | str | Mapping | nn.Module):
         raise InvalidInput(
@@ -29,11 +32,11 @@ def check_loader(loader: Any, what: str) -> None:
 
 
 def check_count(count: Count, what: str) -> None:
-    """Raise unless it is None, "auto", a whole number of batches, or a part of all."""
-    if isinstance(count, str) and count == "auto":
+    """Raise unless `count`, named by `what`, is None, "auto", a whole number of batches, or a part of all."""
+    if count is None or (isinstance(count, str) and count == "auto"):
         return
-    good = isinstance(count, Real) and (count >= 1 if isinstance(count, Integral) else 0 < float(count) <= 1)
-    if count is not None and (isinstance(count, bool) or not good):
+    is_number = isinstance(count, Real) and not isinstance(count, bool)
+    if not is_number or not (count >= 1 if isinstance(count, Integral) else 0 < float(count) <= 1):
         raise InvalidInput(
             f'`{what}` must be a number of batches (1, 2, ...), a part of them (0 < part <= 1.0), "auto", or None '
             f"for all; found {count!r}."
@@ -41,7 +44,7 @@ def check_count(count: Count, what: str) -> None:
 
 
 def number_of(loader: Any, count: Count, what: str) -> int | None:
-    """How many batches are asked for; None if all of a loader without a length."""
+    """Return how many batches are asked for; None for all batches of a loader without a length."""
     try:
         length = len(loader)
     except TypeError:
@@ -59,7 +62,7 @@ def number_of(loader: Any, count: Count, what: str) -> int | None:
 
 
 def batches(loader: Iterable[Any], number: int | None, what: str, device: torch.device) -> Iterator[Any]:
-    """The first `number` batches, on the device; raises if there is none."""
+    """Give the first `number` batches, moved to the device; raise if there is none."""
     empty = True
     for batch in islice(iter(loader), number):
         empty = False
@@ -69,26 +72,28 @@ def batches(loader: Iterable[Any], number: int | None, what: str, device: torch.
 
 
 def merged(read: Iterator[Any], examples: int) -> Iterator[Any]:
-    """Successive batches put together, up to so many examples; those that cannot be are given as they are.
+    """Put successive batches together, up to a number of examples; give those that cannot be put together as they are.
 
+    Examples
+    --------
     >>> parts = [(torch.zeros(2, 3), torch.zeros(2))] * 5
     >>> [size(batch) for batch in merged(iter(parts), examples=4)]
     [4, 4, 2]
     """
     waiting: list[Any] = []
-    found = 0
+    n = 0
     for batch in read:
-        if waiting and (not _alike(waiting[0], batch) or found + size(batch) > examples):
+        if waiting and (not _alike(waiting[0], batch) or n + size(batch) > examples):
             yield _together(waiting)
-            waiting, found = [], 0
+            waiting, n = [], 0
         waiting.append(batch)
-        found += size(batch)
+        n += size(batch)
     if waiting:
         yield _together(waiting)
 
 
 def _alike(a: Any, b: Any) -> bool:
-    """Whether two batches can be put together: tensors of one shape but for the number of examples."""
+    """Whether two batches can be put together: their tensors have one shape, except for the number of examples."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return a.ndim == b.ndim > 0 and a.shape[1:] == b.shape[1:] and a.dtype == b.dtype and type(a) is type(b)
     if type(a) is not type(b) or type(a) not in (list, tuple, dict) or len(a) != len(b):
@@ -99,6 +104,7 @@ def _alike(a: Any, b: Any) -> bool:
 
 
 def _together(parts: list[Any]) -> Any:
+    """Concatenate the tensors of batches that are alike."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -111,29 +117,34 @@ def _together(parts: list[Any]) -> Any:
 
 @dataclass
 class Saved:
-    """How many bytes autograd saved."""
+    """The number of bytes that autograd saved."""
 
     bytes: int = 0
 
 
 @contextmanager
 def saved_bytes(model: nn.Module) -> Iterator[Saved]:
-    """Counts what autograd saves for gradients, parameters and buffers left out; second derivatives are lost."""
-    known = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
+    """Return a context that counts what autograd saves for gradients, without parameters and buffers.
+
+    What is evaluated within it cannot be differentiated twice.
+    """
+    of_model = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
     saved = Saved()
 
     def pack(tensor: Tensor) -> Tensor:
-        if tensor.untyped_storage().data_ptr() not in known:
+        if tensor.untyped_storage().data_ptr() not in of_model:
             saved.bytes += tensor.nbytes
-        return tensor.detach()  # a node that kept its own output as it is would keep itself alive for ever
+        return tensor.detach()  # a node that kept its own output would keep itself alive for ever
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         yield saved
 
 
 def size(batch: Any) -> int:
-    """The number of examples: the length of the first tensor in the batch.
+    """Return the number of examples: the length of the first tensor in the batch.
 
+    Examples
+    --------
     >>> size((torch.zeros(8, 3), torch.zeros(8)))
     8
     """
@@ -151,11 +162,12 @@ def _first_tensor(batch: Any) -> Tensor | None:
     parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, Sequence) else ()
     if isinstance(batch, str):
         return None
-    return next((found for part in parts if (found := _first_tensor(part)) is not None), None)
+    return next((tensor for part in parts if (tensor := _first_tensor(part)) is not None), None)
 
 
 def _moved(batch: Any, device: torch.device) -> Any:
-    if hasattr(batch, "to"):  # a tensor, or what knows how to move itself (PackedSequence, BatchEncoding)
+    """Move all tensors of a batch to a device."""
+    if hasattr(batch, "to"):  # a tensor, or an object that moves itself (PackedSequence, BatchEncoding)
         return batch.to(device)
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(_moved(part, device) for part in batch))

@@ -1,134 +1,87 @@
-"""The gram of all terms and the error, block by block of parameters: no n x k matrix is ever made."""
+"""The gram of all terms and the error, block by block of parameters. No n x k matrix is ever formed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from tuneloss.torch.observing.shards import local
-from tuneloss.torch.terms.grid import Grid
-from tuneloss.torch.terms.hinges import bin_sums, hinge_matrix, hinge_values
-from tuneloss.torch.terms.penalties import OneWeightAGroup, Penalty, differentiate
-from tuneloss.torch.terms.piecewise import ConvexPiecewiseLinear
+from tuneloss.torch.shards import local
+from tuneloss.torch.terms.columns import Block, Columns, add_block
+from tuneloss.torch.terms.penalties import Penalty
 
-BLOCK = 1 << 15  # parameters at a time
+BLOCK = 1 << 15  # entries of a parameter at a time: a block with a few dozen rows in float64 fits into a CPU's cache
+
+Gradients = Mapping[int, Mapping[str, Tensor]]
 
 
 def gram_and_values(
     params: Mapping[str, Tensor],
-    penalties: Sequence[tuple[str, Penalty, list[int]]],
-    gradients: Mapping[int, Mapping[str, Tensor]],
+    penalties: Sequence[tuple[str, Penalty, Sequence[int]]],
+    gradients: Gradients,
     k: int,
     *,
     inside: Collection[str] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The gram (k + 1, k + 1) and the values (k + 1,) of the penalties, 0 for other terms; of the local shards.
+    """Compute the gram of all columns, and the values of the penalties, over the local shards.
 
-    Columns of [jacobian | gradient] are in three forms: gradients of data terms and of the error, as given, and of
-    penalties without a closed form, by autograd; slopes of L1 and L2, computed in each block; hinges, of which only
-    counts and sums by bin are needed (see hinges.py).
+    Parameters
+    ----------
+    params : mapping of str to tensor
+        All parameters that are trained.
+    penalties : sequence of (name, penalty, positions)
+        The penalties of the loss, and the positions of their weights.
+    gradients : mapping
+        The gradients of the data terms and of the error: ``{column: {parameter: gradient}}``; a missing one is 0.
+    k : int
+        The number of weights. Column k is the error's.
+    inside : collection of str, optional
+        The parameters in the gram, by default all. The others count in the values of penalties only.
 
-    params: all that are trained. gradients: {column: {name of a parameter: gradient}}, those that are 0 left out.
-    inside: the parameters in the gram, if not all; the others count in the penalties' values only.
+    Returns
+    -------
+    gram : (k + 1, k + 1) float64 tensor
+    values : (k + 1,) float64 tensor
+        0 for data terms and the error.
     """
     gram, values = torch.zeros(k + 1, k + 1, dtype=torch.float64), torch.zeros(k + 1, dtype=torch.float64)
     inside = set(params if inside is None else inside)
-    gradients = dict(gradients)
-    for name, term, at in penalties:
-        if not _has_closed_form(term):
-            for j, (value, gradient) in zip(at, differentiate(name, term, params, inside), strict=True):
-                values[j], gradients[j] = value, gradient
-    hinges: dict[tuple[int, int], _Hinges] = {}
+    columns = [c for name, penalty, at in penalties for c in penalty.columns(name, at, params, inside)]
     for name, p in params.items():
-        x = local(p).reshape(-1)
-        given = [(j, own[name].reshape(-1)) for j, own in gradients.items() if name in own]
-        on_it = [(n, term, term.members(params)[name], at) for n, (_, term, at) in enumerate(penalties)
-                 if _has_closed_form(term) and name in term.members(params)]  # fmt: skip
-        for start in range(0, x.numel(), BLOCK):
-            part = slice(start, start + BLOCK)
-            raw = _here(x[part])
-            block = raw.double()
-            columns, rows = [j for j, _ in given], [_here(g[part]).double() for _, g in given]
-            binned: list[tuple[_Hinges, Tensor]] = []
-            for n, term, group, at in on_it:
-                if isinstance(term, OneWeightAGroup):
-                    values[at[group]] += float(term.value(block))
-                    columns.append(at[group])
-                    rows.append(term.slope(block))
-                elif isinstance(term, ConvexPiecewiseLinear):
-                    if (n, group) not in hinges:
-                        hinges[n, group] = _Hinges.of(term.knots[group].to(raw.device), at, group, k)
-                    own = hinges[n, group]
-                    index = own.grid.bins_of(raw)
-                    own.count(index, block)
-                    if binned and name in inside:  # a second one on the same parameters: as rows
-                        columns += own.positions
-                        rows += list(hinge_matrix(len(own.grid.knots)).to(block)[:, index])
-                    else:
-                        binned.append((own, index))
+        of_penalties = [c for c in columns if name in c.members]
+        of_data = {j: gradient[name].reshape(-1) for j, gradient in gradients.items() if name in gradient}
+        for block in _blocks(name, p):
+            for c in of_penalties:
+                c.see(block)
             if name in inside:
-                stacked = torch.stack(rows) if rows else block.new_zeros(0, len(block))
-                _add(gram, columns, columns, (stacked @ stacked.T).cpu())
-                for own, index in binned:
-                    own.add(index, columns, stacked)
-    for own in hinges.values():
-        own.finish(gram, values)
+                _add_products(gram, block, of_data, of_penalties)
+    for c in columns:
+        c.add_to(gram, values)
     return gram, values
 
 
-@dataclass
-class _Hinges:
-    """Counts and sums by bin of one group of hinges."""
-
-    grid: Grid
-    positions: list[int]
-    k: int
-    all_counts: Tensor = field(init=False)  # of every parameter: for the values
-    all_sums: Tensor = field(init=False)
-    counts: Tensor = field(init=False)  # of those in the gram
-    sums: Tensor = field(init=False)
-
-    def __post_init__(self) -> None:
-        n = 2 * len(self.grid.knots) + 1
-        self.all_counts, self.all_sums, self.counts = torch.zeros(3, n, dtype=torch.float64)
-        self.sums = torch.zeros(n, self.k + 1, dtype=torch.float64)
-
-    @classmethod
-    def of(cls, knots: Tensor, at: list[int], group: int, k: int) -> _Hinges:
-        size = 2 * len(knots)
-        return cls(Grid(knots), at[group * size : (group + 1) * size], k)
-
-    def count(self, index: Tensor, block: Tensor) -> None:
-        self.all_counts += torch.bincount(index, minlength=len(self.counts)).cpu()
-        self.all_sums += bin_sums(index, block.unsqueeze(0), len(self.counts)).squeeze(1).cpu()
-
-    def add(self, index: Tensor, columns: list[int], rows: Tensor) -> None:
-        self.counts += torch.bincount(index, minlength=len(self.counts)).cpu()
-        self.sums[:, columns] += bin_sums(index, rows, len(self.counts)).cpu()
-
-    def finish(self, gram: Tensor, values: Tensor) -> None:
-        values[self.positions] += hinge_values(self.all_counts, self.all_sums, self.grid.knots.cpu())
-        slopes = hinge_matrix(len(self.grid.knots))
-        _add(gram, self.positions, self.positions, (slopes * self.counts) @ slopes.T)
-        cross = slopes @ self.sums
-        everything = list(range(self.k + 1))
-        _add(gram, self.positions, everything, cross)
-        _add(gram, everything, self.positions, cross.T)
+def _add_products(gram: Tensor, block: Block, of_data: Mapping[int, Tensor], of_penalties: Sequence[Columns]) -> None:
+    """Add the products of all columns over a block. One penalty may gather sums per bin; the others are rows."""
+    gathering = [c for c in of_penalties if c.gathers][:1]
+    as_rows = [c for c in of_penalties if c not in gathering]
+    columns = [*of_data, *(j for c in as_rows for j in c.positions)]
+    data_rows = [_with_float64(gradient[block.part]).double().unsqueeze(0) for gradient in of_data.values()]
+    rows = torch.cat([*data_rows, *(c.rows(block) for c in as_rows), block.numbers.new_zeros(0, len(block.numbers))])
+    add_block(gram, columns, columns, (rows @ rows.T).cpu())
+    for c in gathering:
+        c.gather(columns, rows)
 
 
-def _has_closed_form(term: Penalty) -> bool:
-    """Whether its value and slopes can be taken block by block, and agree with its `total`."""
-    return term.is_entrywise and type(term).total in (OneWeightAGroup.total, ConvexPiecewiseLinear.total)
+def _blocks(name: str, p: Tensor) -> Iterator[Block]:
+    """Cut the local part of a parameter into blocks."""
+    flat = local(p).reshape(-1)
+    for start in range(0, flat.numel(), BLOCK):
+        part = slice(start, start + BLOCK)
+        entries = _with_float64(flat[part])
+        yield Block(name, part, entries, entries.double())
 
 
-def _add(gram: Tensor, rows: list[int], columns: list[int], block: Tensor) -> None:
-    """gram[rows, columns] += block; rows and columns are different numbers each."""
-    gram[torch.tensor(rows, dtype=torch.long).unsqueeze(1), torch.tensor(columns, dtype=torch.long)] += block
-
-
-def _here(x: Tensor) -> Tensor:
-    """On the CPU where the device has no float64."""
+def _with_float64(x: Tensor) -> Tensor:
+    """Return a tensor on a device that has float64: on the CPU instead of mps."""
     return x.cpu() if x.device.type == "mps" else x

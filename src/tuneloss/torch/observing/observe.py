@@ -1,25 +1,27 @@
-"""An observation of a PyTorch model: values of all terms and of the error, and the gram of their gradients."""
+"""The observation of a PyTorch model: values of all terms and of the error, and the gram of their gradients."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from tuneloss.core.checks import as_integer
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
+from tuneloss.torch.observing.assembly import make_observation
 from tuneloss.torch.observing.batches import Count, check_count, check_loader
 from tuneloss.torch.observing.passes import Error, Pass
 from tuneloss.torch.observing.preserve import in_eval_mode, preserved, seed_loaders, unshrunk_embeddings
-from tuneloss.torch.observing.processes import group_of, share_buffers, together
-from tuneloss.torch.observing.shards import is_sharded, reshard
-from tuneloss.torch.observing.wrappers import bare, eagerly
+from tuneloss.torch.observing.processes import processes_of
+from tuneloss.torch.observing.sums import Sums
+from tuneloss.torch.shards import reshard
 from tuneloss.torch.terms.loss import LinearLoss
-from tuneloss.torch.terms.piecewise import ConvexPiecewiseLinear
-from tuneloss.torch.terms.selection import Select, trainable
+from tuneloss.torch.terms.selection import Select, matches, trainable
 from tuneloss.torch.terms.source import check_function, describe
+from tuneloss.torch.wrappers import bare, eagerly
 
 
 @dataclass(frozen=True)
@@ -105,34 +107,65 @@ def observe(
 ) -> Observation:
     """Observe a model: its validation error, the values of its loss terms, and the gram of all their gradients.
 
-    The error is taken in eval mode. Terms are taken in train mode: as the model is, if it is in train mode (so
-    layers you froze stay so), else all of it. The model is left as it was: modes, `.grad`, buffers such as
-    batch-norm statistics, embeddings with a `max_norm`, and the state of every random generator. So are the loaders,
-    also within an epoch. Those with persistent workers are read by workers that are started for this observation.
+    The model is left as it was: modes, `.grad`, buffers such as batch-norm statistics, embeddings with a `max_norm`,
+    and the state of every random generator. So are the loaders, also within an epoch.
 
-    Values and gram are summed in float64; gradients in the parameters' dtype, float32 at least. It needs a copy of
-    the parameters for each data term and the error (and for each weight of a penalty of your own that is not
-    `entrywise`), and no n x k matrix. Random numbers are common: each call with
-    the same seed meets the same batches (where a loader shuffles by torch's or its own `generator`) and draws the
-    same masks and transforms, so that models differ by their parameters only.
+    Parameters
+    ----------
+    model : Module
+        As it is trained. Under DDP and FSDP2 pass the wrapped model in every process, each with its own part of the
+        data: all processes get the same observation. A plain model among several processes is refused.
+    loss : LinearLoss
+    error : callable
+        ``(model, batch) -> mean over the batch``, taken in eval mode.
+    train, validation : iterable
+        Loaders, or anything that gives batches again and again. Loaders with persistent workers are read by workers
+        that are started for this observation.
+    metric : callable, optional
+        ``(model, batch) -> mean over the batch``. If given, it decides which model is better.
+    batches : int, float, "auto" or None, default None
+        How many of the training batches to use: a number, a part such as 0.25, None for all, or ``"auto"``: half of
+        them, but at least 8 and at most 100 (100 if the loader has no length). A loader without a length that gives
+        that many batches counts as endless.
+    validation_batches : int, float, "auto" or None, default None
+        How many batches to take the *gradient* of the error on. Its value is always taken on all.
+    params : str, sequence of str or callable, optional
+        The parameters in the gram: a pattern of names, several patterns, or a function ``(name, parameter) -> bool``.
+        By default all that are trained.
+    draws : int, default 1
+        How often to draw random terms (`Dropout`, `Augmented`, callables with ``random = True``), to be averaged. Noise
+        in a term's gradient makes its learned weight smaller.
+    seed : int, default 0
+        Calls with the same seed read the same batches (if a loader shuffles by torch's generator or its own) and draw
+        the same masks and transforms. Then models differ by their parameters only.
+    merge : bool, default True
+        Put small batches together, at most 32, while what they save for gradients fits into 32 MB. A loader of small
+        batches then costs no more than one of large batches. Turn it off for terms that compare the examples of a
+        batch, such as contrastive ones, and for models that recompute what they did not save (checkpointing). Batches
+        are never put together if batch norm takes its statistics from the batch, nor under FSDP2.
 
-    Works under DDP and FSDP2, each process with its own part of the data: all get the same observation. Pass the
-    wrapped model; a plain one among several processes is refused.
+    Returns
+    -------
+    Observation
 
-    error, metric: (model, batch) -> mean over the batch. The metric, if given, decides which model is better.
-    train, validation: loaders, or anything that gives batches again and again.
-    batches: how many of the training batches to use: a number, a part (0.25), None for all, or "auto": half of
-        them, but at least 8 and at most 100 (100 if the loader has no length). A loader without a length that gives so
-        many counts as endless.
-    validation_batches: how many to take the error's *gradient* on; its value is always taken on all.
-    params: the parameters in the gram, if not all that are trained: a pattern, several, or a function.
-    draws: how often to draw the random terms (`Dropout`, `Augmented`, callables with `random = True`), to be averaged.
-        Noise in a term's gradient makes its learned weight smaller.
-    merge: put small batches together (at most 32), while what they save for gradients fits into 32 MB; it is not done
-        where batch norm takes its statistics from the batch, nor under FSDP2. A loader of small batches then costs no
-        more than one of large ones. Turn it off for terms that compare the examples of a batch, as contrastive ones
-        do, and for models that recompute what they did not save (checkpointing).
+    Raises
+    ------
+    InvalidInput
+        If an argument breaks its rule, or a term depends on no parameter.
+    NotFinite
+        If a value or a gradient is not finite.
 
+    Notes
+    -----
+    Terms are taken in train mode. If the model is in train mode, its modules keep their modes, so that frozen layers
+    stay frozen; else all of it is put into train mode.
+
+    Values and gram are summed in float64, gradients in the dtype of the parameters, at least float32. An observation
+    needs one copy of the parameters per data term, one for the error, and one per weight of a penalty of your own that
+    is not `entrywise`. It needs no n x k matrix.
+
+    Examples
+    --------
     >>> import torch
     >>> from tuneloss.torch import L2
     >>> loss = LinearLoss({"fit": lambda model, batch: model(batch).square().mean(), "l2": L2()},
@@ -157,21 +190,30 @@ def observe_with(
     metric: Error | None = None,
 ) -> Observation:
     """Observe a model: `observe` with its keywords as one object, for arguments that `check_call` has checked."""
-    for _, term, _ in loss.penalty_terms():
-        if isinstance(term, ConvexPiecewiseLinear):
-            term.check_placed()
-    group, inner = group_of(model), bare(model)
+    for _, penalty, _ in loss.layout.learned:
+        penalty.check_placed()
+    processes, inner = processes_of(model), bare(model)
     modules = nn.ModuleList([inner, loss])  # terms may be modules too
     with preserved(modules, train, validation), eagerly(inner):
         seed_loaders(options.seed, train, validation)
-        pass_ = Pass.over(inner, group, options.params, draws=options.draws, seed=options.seed, merge=options.merge)
-        share_buffers(inner, group)
-        with together(None if is_sharded(inner) else group):
+        everything = trainable(inner)
+        sums = Sums(_chosen(everything, options.params), processes)
+        look = Pass(inner, sums, processes, draws=options.draws, seed=options.seed, merge=options.merge)
+        processes.share_buffers(inner)
+        with processes.together():
             with in_eval_mode(inner), unshrunk_embeddings(modules):
-                pass_.validation(error, metric, validation, options.validation_batches)
+                look.validation(error, metric, validation, options.validation_batches)
             if not inner.training:
                 inner.train()
             with unshrunk_embeddings(modules):
-                pass_.training(loss, train, options.batches)
+                look.training(loss, train, options.batches)
         reshard(inner)
-        return pass_.observation(loss, with_metric=metric is not None)
+        return make_observation(sums, look.spread, loss, everything, processes)
+
+
+def _chosen(params: Mapping[str, Tensor], select: Select | None) -> dict[str, Tensor]:
+    """Return the parameters that are in the gram."""
+    chosen = {name: p for name, p in params.items() if select is None or matches(select, name, p)}
+    if not chosen:
+        raise InvalidInput(f"`params` must select a parameter that is trained; found none among {list(params)}.")
+    return chosen

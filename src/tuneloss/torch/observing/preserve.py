@@ -1,4 +1,4 @@
-"""Leave a model, its loaders and every random number generator exactly as they were."""
+"""A model, its loaders and every random number generator stay exactly as they were."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from tuneloss.torch.observing.shards import local, reshard
+from tuneloss.torch.shards import local, reshard
 
 
 @contextmanager
 def preserved(model: nn.Module, *loaders: Any) -> Iterator[None]:
-    """Within, gradients can be taken; after, modes, buffers, loaders and random generators are as before.
+    """Return a context with gradients on, after which modes, buffers, loaders and random generators are as before.
 
-    Buffers are, for example, the running statistics of batch norm. Gradients (`.grad`) are not restored here:
+    Buffers are, for example, the running statistics of batch norm. Gradients (`.grad`) are not restored, since
     observing does not touch them.
     """
     modules = [(module, module.training) for module in model.modules()]
@@ -32,7 +32,7 @@ def preserved(model: nn.Module, *loaders: Any) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
-        stack.enter_context(_random_state(model, loaders))
+        stack.enter_context(_random_state(loaders))
         stack.enter_context(_other_workers(loaders))
         try:
             yield
@@ -47,8 +47,11 @@ def preserved(model: nn.Module, *loaders: Any) -> Iterator[None]:
 
 @contextmanager
 def unshrunk_embeddings(model: nn.Module) -> Iterator[None]:
-    """After, embeddings with a `max_norm`, whose forward shrinks the rows it looks up, have the weights they had."""
-    reshard(model)  # a shard lives as long as the model, what FSDP2 gathers does not
+    """Return a context after which embeddings with a `max_norm` have the weights they had.
+
+    The forward of such an embedding shrinks the rows that it looks up.
+    """
+    reshard(model)  # a shard lives as long as the model; a parameter that FSDP2 has gathered does not
     shrinking = [m for m in model.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag) and m.max_norm is not None]
     weights = [(local(m.weight), local(m.weight).clone()) for m in shrinking]
     try:
@@ -61,7 +64,7 @@ def unshrunk_embeddings(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def in_eval_mode(model: nn.Module) -> Iterator[None]:
-    """Within, every module is in eval mode; after, each is in the mode it was in."""
+    """Return a context in which every module is in eval mode; after it, each is in its old mode."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -71,26 +74,27 @@ def in_eval_mode(model: nn.Module) -> Iterator[None]:
 
 
 def _set_modes(modes: list[tuple[nn.Module, bool]]) -> None:
+    """Set the mode of each module, for itself alone."""
     for module, mode in modes:
         if module.training != mode:
-            module.train(mode)  # not the flag only: some do more, such as adapters that `eval` merged
+            module.train(mode)  # not only the flag: some modules do more, such as adapters that `eval` merged
     for module, mode in modes:
         module.training = mode
 
 
 def seed_everything(*numbers: int) -> None:
-    """Seed torch, NumPy and `random`, from which transforms draw: equal numbers give equal draws."""
+    """Seed torch, NumPy and `random`, which transforms draw from: equal numbers give equal draws."""
     seed = int(np.random.SeedSequence(numbers).generate_state(1)[0])
     if torch.accelerator.is_available():
         torch.manual_seed(seed)
-    else:  # the same, without a millisecond for devices that are not there
+    else:  # the same, without spending a millisecond on devices that are not there
         torch.default_generator.manual_seed(seed)
     np.random.seed(seed)  # noqa: NPY002  (a user's transform may draw from it)
     random.seed(seed)
 
 
 def seed_loaders(seed: int, *loaders: Any) -> None:
-    """Seed the generators that shuffle, so that each observation meets the same examples in the same order."""
+    """Seed the generators that shuffle, so that each observation reads the same examples in the same order."""
     seed_everything(seed)
     for generator in _generators(loaders):
         if isinstance(generator, torch.Generator):
@@ -100,7 +104,8 @@ def seed_loaders(seed: int, *loaders: Any) -> None:
 
 
 @contextmanager
-def _random_state(model: nn.Module, loaders: tuple[Any, ...]) -> Iterator[None]:
+def _random_state(loaders: tuple[Any, ...]) -> Iterator[None]:
+    """Return a context after which all random generators are in the state they were in."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     torch_states = [(g, g.get_state()) for g in _generators(loaders) if isinstance(g, torch.Generator)]
@@ -119,10 +124,10 @@ def _random_state(model: nn.Module, loaders: tuple[Any, ...]) -> Iterator[None]:
 
 @contextmanager
 def _other_workers(loaders: tuple[Any, ...]) -> Iterator[None]:
-    """Within, loaders with persistent workers start others; after, those are ended, and the old ones go on.
+    """Return a context in which loaders with persistent workers start new ones; after it, the old ones continue.
 
-    A `DataLoader` with persistent workers has one iterator. To read it anew within an epoch would reset that epoch, and
-    would move the random numbers of its workers.
+    A `DataLoader` with persistent workers has one iterator. To read it again within an epoch would reset that epoch,
+    and would change the random numbers of its workers.
     """
     iterators = [(loader, loader._iterator) for loader in _unwrapped(loaders) if isinstance(loader, DataLoader)]
     for loader, _ in iterators:
@@ -133,22 +138,22 @@ def _other_workers(loaders: tuple[Any, ...]) -> Iterator[None]:
         for loader, iterator in iterators:
             started, loader._iterator = loader._iterator, iterator
             if started is not None and hasattr(started, "_shutdown_workers"):
-                started._shutdown_workers()  # now: an error's traceback may hold it for long
+                started._shutdown_workers()  # now, since an error's traceback may keep them alive for long
 
 
 def _generators(loaders: tuple[Any, ...]) -> list[Any]:
-    """The random generators of loaders and of their samplers, each once."""
+    """Return the random generators of loaders and of their samplers, each once."""
     owners = _unwrapped(loaders)
     for loader in list(owners):
         owners += [getattr(loader, part, None) for part in ("sampler", "batch_sampler", "dataset")]
         owners += [getattr(getattr(loader, "batch_sampler", None), "sampler", None)]
-    found = [getattr(owner, "generator", None) for owner in owners]
-    known = {id(g): g for g in found if isinstance(g, (torch.Generator, np.random.Generator))}
-    return list(known.values())
+    generators = [getattr(owner, "generator", None) for owner in owners]
+    distinct = {id(g): g for g in generators if isinstance(g, (torch.Generator, np.random.Generator))}
+    return list(distinct.values())
 
 
 def _unwrapped(loaders: tuple[Any, ...]) -> list[Any]:
-    """The loaders, and each `DataLoader` that one of them holds as an attribute; each once."""
-    held = [part for loader in loaders for part in getattr(loader, "__dict__", {}).values()]
-    found = {id(loader): loader for loader in (*loaders, *(part for part in held if isinstance(part, DataLoader)))}
-    return list(found.values())
+    """Return the loaders, and each `DataLoader` that one of them holds as an attribute; each once."""
+    attributes = [part for loader in loaders for part in getattr(loader, "__dict__", {}).values()]
+    inner = [part for part in attributes if isinstance(part, DataLoader)]
+    return list({id(loader): loader for loader in (*loaders, *inner)}.values())

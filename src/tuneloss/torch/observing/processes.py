@@ -1,15 +1,20 @@
-"""One observation from many processes: whose numbers are summed, and how none waits for another that failed.
+"""One observation from one or several processes: alone, replicas of a model (DDP), or shards of it (FSDP2).
 
-Each process reads its own part of the data. Under `DistributedDataParallel` every process holds every parameter: a
-gradient is summed over processes first, and the gram is formed of the sums (a sum of local grams is something else).
-For FSDP2 see shards.py.
+Each process reads its own part of the data. The three classes say what is summed over processes, and when:
+
+- `Alone`: nothing is summed.
+- `Replicas`: every process holds every parameter. A gradient is summed over processes first, and the gram is formed of
+  the sums; a sum of local grams would be something else.
+- `Shards`: every process holds a part of every parameter. `backward()` sums a gradient over processes and leaves a
+  shard of it in each; the gram is the sum over processes of the grams of their shards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -17,18 +22,209 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.observing.shards import group_of_shards, is_shard, is_sharded, reshard
-from tuneloss.torch.observing.wrappers import bare
+from tuneloss.torch.observing.fsdp import gradient_divisors, group_of_shards, sharded_gradient
+from tuneloss.torch.observing.messages import (
+    in_step,
+    share_buffers,
+    sum_over,
+    sum_parts,
+    symmetric,
+    together,
+    upper,
+)
+from tuneloss.torch.observing.sampling_noise import Gradient, Spread
+from tuneloss.torch.shards import is_sharded, reshard
+from tuneloss.torch.terms.selection import trainable
+from tuneloss.torch.wrappers import bare
 
 Batch = TypeVar("Batch")
 
 
-def group_of(model: nn.Module) -> dist.ProcessGroup | None:
-    """The processes to sum over: those of DDP or of FSDP2, or None if there is one process only.
+class Numbers(NamedTuple):
+    """What one process knows of an observation before it is summed over processes; float64 tensors on the CPU.
 
-    Ask with the model as it is trained, not with `bare(model)`, which has forgotten. Refuses what is not known to
-    sum right: a plain model among several processes, more than one group, a mesh of two dimensions (HSDP, tensor
-    parallel), replicas, FSDP1, trainable parameters that FSDP2 ignores, gradients not yet synchronized.
+    Parameters
+    ----------
+    gram, noise : (k + 1, k + 1) tensor
+        The gram, and the part of it that comes from the choice of batches.
+    values : (k + 1,) tensor
+        The values of all terms and of the error.
+    rest : (r,) tensor
+        Other numbers that are sums over batches.
+    """
+
+    gram: Tensor
+    noise: Tensor
+    values: Tensor
+    rest: Tensor
+
+
+class Processes(ABC):
+    """The processes that observe a model together."""
+
+    several = True  # then numbers are checked after their sum, so that all processes raise and none waits
+    may_merge = True  # whether a process may put batches together as it likes
+
+    @abstractmethod
+    def share_buffers(self, model: nn.Module) -> None:
+        """Give every process the same buffers."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """Return a context for reading all data: if it fails in one process, all of them raise."""
+        return nullcontext()
+
+    def read(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Give the batches one by one."""
+        return batches
+
+    def gradient(
+        self, value: Tensor, n: float, params: Sequence[Tensor], *, retain_graph: bool
+    ) -> tuple[Gradient, float]:
+        """Differentiate a value that counts n times.
+
+        Returns
+        -------
+        gradient : list of tensor or None
+            By parameter; None if the value does not depend on it.
+        times : float
+            The number that the gradient is still to be multiplied by.
+        """
+        return torch.autograd.grad(value, list(params), retain_graph=retain_graph, allow_unused=True), n
+
+    @abstractmethod
+    def sum_gradients(self, gradients: Sequence[list[Tensor | None]], params: Sequence[Tensor]) -> None:
+        """Sum gradients, lists by parameter, over processes; in place."""
+
+    @abstractmethod
+    def sum_spread(self, spread: Spread) -> tuple[float, float]:
+        """Let a spread describe the parts of all processes, and return the sums of their sizes and squared sizes."""
+
+    @abstractmethod
+    def sum_numbers(self, numbers: Numbers, data: Sequence[int]) -> Numbers:
+        """Return the numbers of all processes together; `data` are the columns of the data terms and the error."""
+
+
+class Alone(Processes):
+    """One process."""
+
+    several = False
+
+    def share_buffers(self, model: nn.Module) -> None:
+        """Do nothing."""
+
+    def sum_gradients(self, gradients: Sequence[list[Tensor | None]], params: Sequence[Tensor]) -> None:
+        """Do nothing."""
+
+    def sum_spread(self, spread: Spread) -> tuple[float, float]:
+        n, squares = _sizes_and_squares(spread).tolist()
+        return n, squares
+
+    def sum_numbers(self, numbers: Numbers, data: Sequence[int]) -> Numbers:
+        return numbers
+
+
+class Replicas(Processes):
+    """Processes that each hold the whole model, in `DistributedDataParallel`; messages are sent from a device."""
+
+    def __init__(self, group: dist.ProcessGroup, device: torch.device) -> None:
+        self.group, self.device = group, device
+
+    def share_buffers(self, model: nn.Module) -> None:
+        share_buffers(model, self.group)
+
+    def together(self) -> AbstractContextManager[None]:
+        return together(self.group)
+
+    def sum_gradients(self, gradients: Sequence[list[Tensor | None]], params: Sequence[Tensor]) -> None:
+        for gradient in gradients:
+            dense = [_zeros(p) if g is None else g for g, p in zip(gradient, params, strict=True)]
+            sum_over(dense, self.group)
+            gradient[:] = dense
+
+    def sum_spread(self, spread: Spread) -> tuple[float, float]:
+        """The parts are those of all processes, and the share is the mean of their shares."""
+        parts = [spread.products.reshape(-1), _sizes_and_squares(spread), _share(spread)]
+        products, sizes, share = sum_parts(parts, self.group, self.device)
+        spread.products, spread.share = products.view_as(spread.products), float(share[0] / share[1])
+        return float(sizes[0]), float(sizes[1])
+
+    def sum_numbers(self, numbers: Numbers, data: Sequence[int]) -> Numbers:
+        """Sum what was summed over batches; the gram is known, and penalties are the same in every process."""
+        summed, rest = sum_parts([numbers.values, numbers.rest], self.group, self.device)
+        values = numbers.values.clone()
+        values[list(data)] = summed[list(data)]
+        return numbers._replace(values=values, rest=rest)
+
+
+class Shards(Processes):
+    """Processes that each hold a part of every parameter, by FSDP2.
+
+    Parameters
+    ----------
+    group : ProcessGroup
+    device : torch.device
+        The device that messages are sent from.
+    params : sequence of tensor
+        All parameters that are trained.
+    divisors : sequence of float
+        The number by which FSDP2 divides the gradient of each of them.
+    """
+
+    may_merge = False  # forwards exchange messages, so processes must make the same number of them
+
+    def __init__(
+        self, group: dist.ProcessGroup, device: torch.device, params: Sequence[Tensor], divisors: Sequence[float]
+    ) -> None:
+        self.group, self.device, self.params = group, device, params
+        self.divisors = {id(p): divisor for p, divisor in zip(params, divisors, strict=True)}
+
+    def share_buffers(self, model: nn.Module) -> None:
+        share_buffers(model, self.group)
+
+    def read(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        return in_step(batches, self.group)
+
+    def gradient(
+        self, value: Tensor, n: float, params: Sequence[Tensor], *, retain_graph: bool
+    ) -> tuple[Gradient, float]:
+        """Here the value is multiplied before it is summed over processes, each of which may have another n."""
+        divisors, chosen = [self.divisors[id(p)] for p in params], {id(p) for p in params}
+        others = [p for p in self.params if id(p) not in chosen]
+        return sharded_gradient(n * value, params, divisors, others=others, retain_graph=retain_graph), 1.0
+
+    def sum_gradients(self, gradients: Sequence[list[Tensor | None]], params: Sequence[Tensor]) -> None:
+        """Do nothing: `backward()` has summed them."""
+
+    def sum_spread(self, spread: Spread) -> tuple[float, float]:
+        """Each part is made of one part of every process, and the share is the mean of their shares."""
+        local_sizes = torch.tensor(spread.sizes, dtype=torch.float64)
+        sizes, share = sum_parts([local_sizes, _share(spread)], self.group, self.device)
+        spread.share = float(share[0] / share[1])
+        return float(sizes.sum()), float(sizes.square().sum())
+
+    def sum_numbers(self, numbers: Numbers, data: Sequence[int]) -> Numbers:
+        """Sum everything. There is no noise in the last row and column, those of the error."""
+        gram, noise, values, rest = numbers
+        parts = [values, rest, upper(gram), upper(noise[:-1, :-1])]
+        values, rest, gram_sum, noise_sum = sum_parts(parts, self.group, self.device)
+        padded = nn.functional.pad(symmetric(noise_sum, len(gram) - 1), (0, 1, 0, 1))
+        return Numbers(symmetric(gram_sum, len(gram)), padded, values, rest)
+
+
+def processes_of(model: nn.Module) -> Processes:
+    """Return the processes that train a model.
+
+    Parameters
+    ----------
+    model : Module
+        As it is trained, not ``bare(model)``, which no longer knows.
+
+    Raises
+    ------
+    InvalidInput
+        If a sum over processes is not known to be right: for a plain model among several processes, more than one
+        group, a mesh of two dimensions (HSDP, tensor parallel), replicas of shards, FSDP1, trainable parameters that
+        FSDP2 ignores, and gradients that are not yet synchronized.
     """
     ddp = _find_ddp(model)
     reshard(model)
@@ -40,12 +236,13 @@ def group_of(model: nn.Module) -> dist.ProcessGroup | None:
         )
     if ddp is not None and sharded:
         raise InvalidInput("A model must be in DistributedDataParallel or sharded by FSDP2, but this one is both.")
-    if ddp is not None:
-        return ddp.process_group
-    if sharded:
-        return group_of_shards(model)
-    _check_alone(model)
-    return None
+    if ddp is None and not sharded:
+        _check_alone(model)
+        return Alone()
+    group = group_of_shards(model) if ddp is None else ddp.process_group
+    params = list(trainable(model).values())
+    device = params[0].device
+    return Replicas(group, device) if ddp else Shards(group, device, params, gradient_divisors(bare(model), params))
 
 
 def _check_alone(model: nn.Module) -> None:
@@ -72,130 +269,17 @@ def _find_ddp(model: nn.Module) -> DistributedDataParallel | None:
     return chain[0] if chain else None
 
 
-def sum_over(tensors: Sequence[Tensor], group: dist.ProcessGroup | None) -> None:
-    """Sum each tensor over the processes of the group, in place; nothing if there is no group.
-
-    Neighbours of one kind go together in messages of at most 25 MB, since many small messages are slow.
-    """
-    if group is None:
-        return
-    for bucket in _buckets(tensors):
-        flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
-        dist.all_reduce(flat, group=group)
-        for tensor, total in zip(bucket, torch.split(flat, [t.numel() for t in bucket]), strict=True):
-            tensor.copy_(total.view_as(tensor))
+def _sizes_and_squares(spread: Spread) -> Tensor:
+    """Return the sums of the sizes of the parts, and of their squares."""
+    sizes = torch.tensor(spread.sizes, dtype=torch.float64)
+    return torch.stack([sizes.sum(), sizes.square().sum()])
 
 
-def _buckets(tensors: Sequence[Tensor], size: int = 25 * 2**20) -> Iterator[list[Tensor]]:
-    """Cut a list into runs of one dtype and device, each of at most `size` bytes or a single tensor."""
-    bucket: list[Tensor] = []
-    nbytes = 0
-    for tensor in tensors:
-        alike = not bucket or (tensor.dtype, tensor.device) == (bucket[0].dtype, bucket[0].device)
-        if bucket and (not alike or nbytes + tensor.nbytes > size):
-            yield bucket
-            bucket, nbytes = [], 0
-        bucket.append(tensor)
-        nbytes += tensor.nbytes
-    if bucket:
-        yield bucket
+def _share(spread: Spread) -> Tensor:
+    """Return the share and a one: their sums over processes give the mean share."""
+    return torch.tensor([spread.share, 1.0], dtype=torch.float64)
 
 
-def share_buffers(model: nn.Module, group: dist.ProcessGroup | None) -> None:
-    """Give every process the buffers of the first, such as batch-norm statistics; nothing if there is no group.
-
-    Each process has averaged over its own batches. DDP does this in its forward, which `bare` goes round; with FSDP2
-    nobody does, but it is the first process that saves them.
-    """
-    if group is None:
-        return
-    for buffer in (b.detach() for b in model.buffers() if not is_shard(b)):
-        message = buffer.to(_device_of(group))
-        dist.broadcast(message, src=dist.get_global_rank(group, 0), group=group)
-        buffer.copy_(message)
-
-
-@contextmanager
-def together(group: dist.ProcessGroup | None) -> Iterator[None]:
-    """If the block fails in one process, all of them raise after it: none waits in vain for the one that failed.
-
-    For a block in which processes do not meet, so under DDP and not under FSDP2.
-    """
-    if group is None:
-        yield
-        return
-    try:
-        yield
-    except Exception:
-        _count([True], group)
-        raise
-    (failed,) = _count([False], group)
-    if failed:
-        raise InvalidInput(f"Every process must be able to observe, but {failed} of {group.size()} failed: see there.")
-
-
-def in_step(batches: Iterable[Batch], group: dist.ProcessGroup | None) -> Iterator[Batch]:
-    """Give the batches one by one; if a process has fewer than the others, or fails to read one, all of them raise.
-
-    Every forward and backward of FSDP2 is a meeting of all processes: with one more batch a process would wait for
-    ever. Two numbers are exchanged before each batch; `len` is not asked, since not all loaders have it.
-    """
-    if group is None:
-        yield from batches
-        return
-    iterator, count = iter(batches), 0
-    while True:
-        failure: Exception | None = None
-        batch: Any = _END
-        try:
-            batch = next(iterator, _END)
-        except Exception as error:  # told to the others before it is raised here
-            failure = error
-        present, failed = _count([batch is not _END, failure is not None], group)
-        if failure is not None:
-            raise failure
-        if failed:
-            raise InvalidInput(f"Each process must read a batch, but {failed} of {group.size()} failed: see there.")
-        if 0 < present < group.size():
-            raise InvalidInput(
-                f"Under FSDP2 each process must read as many batches, but after {count} batches "
-                f"{group.size() - present} of {group.size()} processes had no more. "
-                "Give each process as many batches; they may be of unequal size."
-            )
-        if batch is _END:
-            return
-        count += 1
-        yield batch
-
-
-def _count(flags: Sequence[bool], group: dist.ProcessGroup) -> list[int]:
-    """In how many processes each flag is true."""
-    message = torch.tensor(flags, dtype=torch.float32, device=_device_of(group))
-    dist.all_reduce(message, group=group)
-    return [int(number) for number in message.tolist()]
-
-
-_END = object()
-
-
-def _device_of(group: dist.ProcessGroup) -> torch.device:
-    """Where a message of this group must live: on the GPU under NCCL."""
-    nccl = dist.get_backend(group) == "nccl"
-    return torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
-
-
-def upper(matrix: Tensor) -> Tensor:
-    """The upper triangle of a symmetric matrix, row by row."""
-    return matrix[tuple(torch.triu_indices(*matrix.shape))]
-
-
-def symmetric(triangle: Tensor, n: int) -> Tensor:
-    """The symmetric matrix (n, n) of an upper triangle.
-
-    >>> symmetric(upper(torch.tensor([[1, 2], [2, 3]])), 2)
-    tensor([[1, 2],
-            [2, 3]])
-    """
-    matrix = triangle.new_zeros(n, n)
-    matrix[tuple(torch.triu_indices(n, n))] = triangle
-    return matrix + matrix.triu(1).T
+def _zeros(p: Tensor) -> Tensor:
+    """Return the sum of no gradients of a parameter."""
+    return torch.zeros_like(p, dtype=torch.promote_types(p.dtype, torch.float32))

@@ -1,21 +1,20 @@
-"""Terms that are means over the examples of a batch: callables (model, batch) -> scalar."""
+"""Terms that are means over the examples of a batch: callables ``(model, batch) -> scalar``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.observing.wrappers import bare, eagerly
+from tuneloss.torch.terms.shared_forward import as_module
+from tuneloss.torch.wrappers import bare, eagerly
 
 Batch = Any
 Term = Callable[[Any, Batch], Tensor | Mapping[str, Tensor]]
 Output = Callable[[Any, Batch], Tensor]
-
 
 HOW_TO_CALL = (
     "Say how to call the model, and what to take of its output: UniformLabels(output=...), Dropout(keep, of=...), "
@@ -24,14 +23,14 @@ HOW_TO_CALL = (
 
 
 def plain_output(model: Any, batch: Batch) -> Tensor:
-    """What most classifiers are called with: model(batch[0]), scores (N, C, ...) of the classes."""
+    """Return ``model(batch[0])``: for most classifiers, scores (N, C, ...) of the classes."""
     _check_has_first(batch)
     output: Tensor = model(batch[0])
     return output
 
 
 def cross_entropy(model: Any, batch: Batch) -> Tensor:
-    """The log loss of model(batch[0]) on the labels batch[1]."""
+    """Return the log loss of ``model(batch[0])`` on the labels ``batch[1]``."""
     return F.cross_entropy(_scores(plain_output(model, batch)), batch[1])
 
 
@@ -44,7 +43,7 @@ def _check_has_first(batch: Batch) -> None:
 
 
 def _scores(output: object) -> Tensor:
-    """What a model returned, if it can be scores of classes."""
+    """Return what a model returned, or raise if it cannot be scores of classes."""
     if isinstance(output, Tensor) and output.ndim >= 2:
         return output
     found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
@@ -54,12 +53,18 @@ def _scores(output: object) -> Tensor:
 
 
 class UniformLabels:
-    """The log loss if every class were equally right: with weight w beside a log loss, label smoothing.
+    """The log loss if every class were equally right: minus the mean over examples and classes of log p(class).
 
-        - mean over examples and classes of log p(class)
+    Beside a log loss it is label smoothing.
 
-    output: (model, batch) -> scores (N, C, ...), if other than model(batch[0]).
+    Parameters
+    ----------
+    output : callable, optional
+        ``(model, batch) -> scores (N, C, ...)``; by default ``model(batch[0])``.
 
+    Examples
+    --------
+    >>> import torch
     >>> UniformLabels()(nn.Flatten(), [torch.zeros(3, 4)])   # log 4
     tensor(1.3863)
     """
@@ -76,13 +81,23 @@ class UniformLabels:
 class Dropout:
     """A term under dropout: each input of the model's linear layers is kept with probability `keep`, and divided by it.
 
-    Inputs of `nn.MultiheadAttention` are not masked, since it calls no layer for its projections.
-    The model's own dropout modules are not touched: they act in this term as they act in every other. A compiled
-    model is called as it was before `torch.compile`, since compiled code does not see the masks.
+    Parameters
+    ----------
+    keep : float, default 0.5
+    of : callable, optional
+        The term that is taken under dropout; by default the log loss of ``model(batch[0])`` on ``batch[1]``.
+    layers : tuple of types, default ``(nn.Linear,)``
+        The kinds of layers whose inputs are masked.
 
-    of: the term that is taken under dropout; the log loss of model(batch[0]) on batch[1] if not given.
-    layers: the kinds of layers whose inputs are masked.
+    Notes
+    -----
+    Inputs of `nn.MultiheadAttention` are not masked, since it calls no layer for its projections. The model's own
+    dropout modules act in this term as in every other. A compiled model is called as it was before `torch.compile`,
+    since compiled code does not see the masks.
 
+    Examples
+    --------
+    >>> import torch
     >>> model = nn.Linear(4, 2)
     >>> batch = [torch.ones(3, 4), torch.tensor([0, 1, 0])]
     >>> bool(Dropout(1.0)(model, batch) == cross_entropy(model, batch))
@@ -132,12 +147,21 @@ class Dropout:
 
 
 class Augmented:
-    """A term on changed inputs, e.g. images that are flipped.
+    """A term on changed inputs, for example on flipped images.
 
-    transform: inputs -> inputs of the same shape, applied to batch[0]; random numbers from torch, NumPy or `random`.
-    of: the term that is taken of the changed batch; the log loss of model(batch[0]) on batch[1] if not given.
-    whole_batch: the transform takes and gives a batch, labels included (for mixtures, or a batch that is a dict).
+    Parameters
+    ----------
+    transform : callable
+        Maps ``batch[0]`` to inputs of the same shape. It may draw random numbers from torch, NumPy or `random`.
+    of : callable, optional
+        The term that is taken of the changed batch; by default the log loss of ``model(batch[0])`` on ``batch[1]``.
+    whole_batch : bool, default False
+        Whether the transform takes and returns the whole batch with its labels, for mixtures or for a batch that is a
+        dict.
 
+    Examples
+    --------
+    >>> import torch
     >>> flipped = Augmented(lambda x: x.flip(-1))
     >>> x, y = torch.tensor([[1.0, 2.0]]), torch.tensor([0])
     >>> bool(flipped(nn.Flatten(), [x, y]) == cross_entropy(nn.Flatten(), [x.flip(-1), y]))
@@ -161,51 +185,3 @@ class Augmented:
                 f"the keys {[str(key) for key in batch]}. Let the transform change the whole batch, whole_batch=True."
             )
         return self.of(model, (self.transform(batch[0]), *batch[1:]))
-
-
-class SharedForward:
-    """Stands in for a model while terms are evaluated: the same call on the same tensors is made once.
-
-    So terms that all ask for model(batch[0]) share one forward, and one draw of the model's own dropout. All other
-    attributes are the model's.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        self.__dict__["_model"] = model
-        self.__dict__["_calls"] = []
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        given = (*args, *kwargs.values())
-        autocast = [torch.is_autocast_enabled(device) for device in ("cpu", "cuda")]
-        state = (*kwargs, len(args), self._model.training, torch.is_grad_enabled(), *autocast)
-        for known_state, known, output in self._calls:
-            same = known_state == state and len(known) == len(given)
-            if same and all(a is b for a, b in zip(known, given, strict=True)):
-                return output
-        output = self._model(*args, **kwargs)
-        self._calls.append((state, given, output))
-        return output
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._model, name, value)
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._model[key]
-
-    def __len__(self) -> int:
-        return len(self._model)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._model)
-
-    def __bool__(self) -> bool:
-        return True
-
-
-def as_module(model: Any) -> nn.Module:
-    """The model itself, if it is a stand-in."""
-    found: nn.Module = model._model if isinstance(model, SharedForward) else model
-    return found

@@ -1,17 +1,13 @@
-"""Convex piecewise-linear penalties on parameters, as sums of hinges (paper, app. B).
+"""Hinges of tensors: the part of `tuneloss.hinges` that has the size of the parameters, on any device.
 
-With knots a_0 < ... < a_{p-1} and weights right, left >= 0, the penalty of one parameter x is
-
-    r(x) = sum_j right_j * max(x - a_j, 0) + left_j * max(a_j - x, 0)
-
-All that a hinge needs to know of a parameter is its bin (grid.py). In a bin every hinge is linear, so values, gradients
-and Gram matrices come from the counts and sums of the 2p + 1 bins, and no n x 2p Jacobian is ever made. Weights are
-ordered right_0.., left_0.. .
+What has the size of the knots is NumPy and lives in `tuneloss.hinges`. On a CPU bins are found by the compiled look-up
+(`tuneloss.hinges.lookup`), elsewhere by search.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,99 +15,124 @@ import torch
 from torch import Tensor
 
 from tuneloss.errors import InvalidInput
-from tuneloss.hinges import lookup
-from tuneloss.torch.terms.grid import Grid, can_look_up, searched_bins
+from tuneloss.hinges import PiecewiseLinear, increasing_knots, lookup, quantile_ranks
+from tuneloss.types import Array
 
 
-def hinge_matrix(p: int) -> Tensor:
-    """Gradients (2p, 2p+1) of the 2p hinges in the 2p+1 bins.
+@dataclass(frozen=True)
+class Grid:
+    """Knots (p,), finite and increasing, on the device of the tensors whose bins are asked for."""
 
-    With counts (2p+1,) of parameters and sums S (2p+1, d) of the rows of D in each bin, the hinges' Jacobian J
-    gives J'J = A diag(counts) A' and J'D = A S.
+    knots: Tensor
 
-    >>> hinge_matrix(1)
-    tensor([[ 0.,  0.,  1.],
-            [-1.,  0.,  0.]], dtype=torch.float64)
+    @property
+    def size(self) -> int:
+        """The number of bins, 2p + 1."""
+        return 2 * len(self.knots) + 1
+
+    @cached_property
+    def positions(self) -> Array:
+        """The knots in NumPy."""
+        return np.asarray(self.knots.detach().double().cpu().numpy())
+
+    @cached_property
+    def cells(self) -> tuple[Any, ...]:
+        """The arguments that each compiled look-up takes: the knots, and the cells over them."""
+        cells = lookup.make_cells(self.positions)
+        return cells.knots, cells.first, cells.scale, cells.bins
+
+    def bins_of(self, x: Tensor) -> Tensor:
+        """Find the bin, 0 to 2p, of every entry of `x` (n,).
+
+        >>> Grid(torch.tensor([0.0, 1.0])).bins_of(torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0])).tolist()
+        [0, 1, 2, 3, 4]
+        """
+        if not can_look_up(x):
+            return searched_bins(x, self.knots)
+        bins = torch.empty(len(x), dtype=torch.long)
+        lookup.all_bins(bins.numpy(), x.detach().contiguous().numpy(), *self.cells)
+        return bins
+
+
+def can_look_up(x: Tensor) -> bool:
+    """Whether the compiled look-up takes these numbers; torch.compile cannot trace it."""
+    return x.dtype == torch.float32 and x.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def searched_bins(x: Tensor, knots: Tensor) -> Tensor:
+    """Find the bin, 0 to 2p, of every entry of `x` by search.
+
+    >>> searched_bins(torch.tensor([-1.0, 0.0, 0.5, 1.0, 2.0]), torch.tensor([0.0, 1.0])).tolist()
+    [0, 1, 2, 3, 4]
     """
-    knot, b = 2 * torch.arange(p).unsqueeze(1) + 1, torch.arange(2 * p + 1)
-    return torch.cat([(b > knot).long(), -(b < knot).long()]).double()
+    dtype = torch.promote_types(torch.promote_types(x.dtype, knots.dtype), torch.float32)
+    x, knots = x.detach().reshape(-1).to(dtype), knots.to(dtype)
+    below = torch.bucketize(x, knots)  # the number of knots that are less
+    return 2 * below + (below < len(knots)) * (x == knots[below.clamp(max=len(knots) - 1)])
 
 
-def hinge_values(counts: Tensor, sums: Tensor, knots: Tensor) -> Tensor:
-    """Values (2p,) of the hinges, each summed over all parameters, from counts and sums (2p+1,) of the bins.
-
-    >>> x, knots = torch.tensor([-1.0, 3.0]), torch.tensor([0.0])
-    >>> hinge_values(torch.tensor([1, 0, 1]), torch.tensor([-1.0, 0.0, 3.0]), knots).tolist()
-    [3.0, 1.0]
-    """
-    A, a = hinge_matrix(len(knots)).to(knots.device), knots.double()
-    return A @ sums.double() - (A @ counts.double()) * torch.cat([a, a])
-
-
-def bin_sums(index: Tensor, rows: Tensor, n_bins: int) -> Tensor:
-    """Sums (n_bins, d) of the d rows of `rows` (d, b), by the bins `index` (b,) of their entries.
+def bin_sums(bins: Tensor, rows: Tensor, size: int) -> Tensor:
+    """Sum each row of `rows` (d, n) by the bins (n,) of its entries; returns (size, d).
 
     >>> bin_sums(torch.tensor([0, 2, 0]), torch.tensor([[1.0, 2.0, 3.0]]), 3).tolist()
     [[4.0], [0.0], [2.0]]
     """
-    sums = rows.new_zeros(len(rows), n_bins)
-    for own, row in zip(sums, rows, strict=True):  # one by one, which is faster than rows of several numbers
-        own.index_add_(0, index, row)
+    sums = rows.new_zeros(len(rows), size)
+    for total, row in zip(sums, rows, strict=True):  # row by row is faster than all rows at once
+        total.index_add_(0, bins, row)
     return sums.T
 
 
 @dataclass(frozen=True)
 class Table:
-    """A penalty ready for use: r(x) = intercept + slope * (x - center) in each of the 2p + 1 bins (float64).
+    """A convex function r ready for tensors: ``intercepts + slopes * (x - center)`` in each bin.
 
-    center: 0 if that is among the knots, else a knot where r is least: so that little cancels.
+    Parameters
+    ----------
+    grid : Grid
+        The knots, p of them.
+    center : float
+    slopes, intercepts : (2p + 1,) float64 tensor
+        On the device of the knots.
     """
 
     grid: Grid
     center: float
-    slope: Tensor
-    intercept: Tensor
+    slopes: Tensor
+    intercepts: Tensor
 
 
-def table(knots: Tensor, right: Tensor, left: Tensor) -> Table:
-    """Prepare the penalty of increasing knots and of weights, each (p,), for many calls of `penalty`.
+def make_table(r: PiecewiseLinear, grid: Grid) -> Table:
+    """Prepare r, whose knots are those of the grid, for many calls of `penalty`.
 
-    >>> table(torch.tensor([0.0]), torch.tensor([1.0]), torch.tensor([1.0])).slope.tolist()
+    >>> grid = Grid(torch.tensor([0.0]))
+    >>> make_table(PiecewiseLinear.from_weights(grid.positions, [1.0, 1.0]), grid).slopes.tolist()
     [-1.0, 0.0, 1.0]
     """
-    if not (knots.ndim == 1 and len(knots) > 0 and knots.shape == right.shape == left.shape):
-        found = ", ".join(str(tuple(t.shape)) for t in (knots, right, left))
-        raise InvalidInput(f"Knots, right and left must have one shape (p,), p > 0; found {found}. Give one of each.")
-    if not (bool(knots.isfinite().all()) and bool((knots.diff() > 0).all())):
-        raise InvalidInput(f"Knots must be finite and increase; found {knots.tolist()}. Use `quantile_knots`.")
-    weights, a = torch.cat([right, left]).detach().double(), knots.detach().double()
-    A = hinge_matrix(len(knots)).to(knots.device)
-    slope = weights @ A
-    center = 0.0
-    if not a[0] <= 0 <= a[-1]:
-        center = float(a[int((slope[2:-1:2] < 0).sum())].float())  # r falls up to this knot, and not after it
-    intercept = (weights * (center - torch.cat([a, a]))) @ A
-    return Table(Grid(knots), center, slope, intercept)
+    slopes, intercepts = (torch.as_tensor(part, device=grid.knots.device) for part in (r.bin_slopes, r.intercepts))
+    return Table(grid, r.center, slopes, intercepts)
 
 
-def _value_and_slopes(x: Tensor, ready: Table) -> tuple[Tensor, Tensor]:
-    """r summed over `x` (n,), in float64, and its slope at each entry (n,)."""
-    if can_look_up(x):
-        slopes = torch.empty_like(x)
-        slope, intercept = ready.slope.float().numpy(), ready.intercept.float().numpy()
-        center = np.float32(ready.center)
-        value = lookup.value_and_slopes(slopes.numpy(), x.numpy(), slope, intercept, center, *ready.grid.cells)
-        return torch.tensor(value, dtype=torch.float64), slopes
-    index = searched_bins(x, ready.grid.knots)
-    own = ready.slope[index]
-    return (own * (x.double() - ready.center) + ready.intercept[index]).sum(), own.to(x.dtype)
+def penalty(x: Tensor, table: Table) -> Tensor:
+    """Sum r over the entries of `x`, as a scalar with gradient. At a knot the two hinges of that knot have slope 0.
+
+    >>> grid = Grid(torch.tensor([0.0]))
+    >>> absolute = make_table(PiecewiseLinear.from_weights(grid.positions, [1.0, 1.0]), grid)
+    >>> x = torch.tensor([-3.0, 0.0, 2.0], requires_grad=True)
+    >>> value = penalty(x, absolute)
+    >>> value.backward()
+    >>> value.item(), x.grad.tolist()
+    (5.0, [-1.0, 0.0, 1.0])
+    """
+    value: Tensor = _Penalty.apply(x, table)  # type: ignore[no-untyped-call]
+    return value
 
 
 class _Penalty(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, ready: Table) -> Tensor:
+    def forward(ctx: Any, x: Tensor, table: Table) -> Tensor:
         flat = x.detach().reshape(-1).to(torch.promote_types(x.dtype, torch.float32))
-        value, slopes = _value_and_slopes(flat, ready)
+        value, slopes = _value_and_slopes(flat, table)
         ctx.save_for_backward(slopes.to(x.dtype).view(x.shape))
         return value.to(flat.dtype)
 
@@ -119,29 +140,27 @@ class _Penalty(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (slopes,) = ctx.saved_tensors
-        plain = grad.device.type == "cpu" and grad.item() == 1  # in a sum that is not scaled: one pass less
-        return slopes if plain else slopes * grad, None
+        is_one = grad.device.type == "cpu" and grad.item() == 1  # in a sum that is not scaled: this saves a pass
+        return slopes if is_one else slopes * grad, None
 
 
-def penalty(x: Tensor, ready: Table) -> Tensor:
-    """Sum of r over the entries of `x`, as a scalar with gradient. At a knot its two hinges have no slope.
-
-    >>> absolute = table(torch.tensor([0.0]), torch.tensor([1.0]), torch.tensor([1.0]))
-    >>> x = torch.tensor([-3.0, 0.0, 2.0], requires_grad=True)
-    >>> value = penalty(x, absolute)
-    >>> value.backward()
-    >>> value.item(), x.grad.tolist()
-    (5.0, [-1.0, 0.0, 1.0])
-    """
-    value: Tensor = _Penalty.apply(x, ready)  # type: ignore[no-untyped-call]
-    return value
+def _value_and_slopes(x: Tensor, table: Table) -> tuple[Tensor, Tensor]:
+    """Return r summed over `x` (n,), in float64, and its slope at each entry (n,)."""
+    if can_look_up(x):
+        slopes = torch.empty_like(x)
+        slope, intercept = table.slopes.float().numpy(), table.intercepts.float().numpy()
+        center = np.float32(table.center)
+        value = lookup.value_and_slopes(slopes.numpy(), x.numpy(), slope, intercept, center, *table.grid.cells)
+        return torch.tensor(value, dtype=torch.float64), slopes
+    bins = searched_bins(x, table.grid.knots)
+    slopes = table.slopes[bins]
+    return (slopes * (x.double() - table.center) + table.intercepts[bins]).sum(), slopes.to(x.dtype)
 
 
 def quantile_knots(x: Tensor, p: int) -> Tensor:
-    """Exactly `p` increasing knots from the least to the greatest entry of `x`, at its quantiles (paper, app. B).
+    """Place exactly `p` increasing knots from the least to the greatest entry of `x`, at its quantiles (paper, app. B).
 
-    Quantiles that repeat count once, and the widest gaps are halved until there are p knots. Where all entries
-    equal v the knots are spread evenly over [v - 1, v + 1].
+    Quantiles that repeat are replaced as `increasing_knots` says.
 
     >>> quantile_knots(torch.arange(9.0), 3).tolist()
     [0.0, 4.0, 8.0]
@@ -152,20 +171,5 @@ def quantile_knots(x: Tensor, p: int) -> Tensor:
     if len(x) == 0 or not bool(torch.isfinite(x).all()):
         bad = int((~torch.isfinite(x)).sum())
         raise InvalidInput(f"Knots need parameters that are finite; found {bad} of {len(x)} not. Place knots earlier.")
-    at = torch.linspace(0, len(x) - 1, p, dtype=torch.float64, device=x.device).round().long()
-    knots: Tensor = torch.unique_consecutive(x.sort().values[at])
-    if len(knots) == 1:  # at least some digits apart, if 1 is nothing beside v
-        reach = max(1.0, abs(float(knots)) * p * torch.finfo(x.dtype).eps)
-        return (knots.double() + torch.linspace(-reach, reach, p, dtype=torch.float64, device=x.device)).to(x.dtype)
-    while len(knots) < p:
-        knots = _with_middle_of_widest_gap(knots)
-    return knots
-
-
-def _with_middle_of_widest_gap(knots: Tensor) -> Tensor:
-    """One knot more; where no gap has a number left inside it, beyond the last one."""
-    j = int(knots.diff().argmax())
-    middle = knots[j] + (knots[j + 1] - knots[j]) / 2
-    if not bool((knots[j] < middle) & (middle < knots[j + 1])):
-        j, middle = len(knots) - 1, torch.nextafter(knots[-1], torch.full_like(knots[-1], torch.inf))
-    return torch.cat([knots[: j + 1], middle.unsqueeze(0), knots[j + 1 :]])
+    ranks = torch.as_tensor(quantile_ranks(len(x), p), device=x.device)
+    return torch.as_tensor(increasing_knots(x.sort().values[ranks].cpu().numpy()), device=x.device)

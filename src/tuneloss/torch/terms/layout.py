@@ -1,18 +1,106 @@
-"""The box of a loss: bounds given by term, spread over the weights of each."""
+"""The layout of a loss: which weights belong to which term, and the box over all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
 
 from tuneloss.core.box import Bound, Box
 from tuneloss.errors import InvalidInput
+from tuneloss.torch.terms.penalties import Penalty
+from tuneloss.torch.terms.piecewise import ConvexPiecewiseLinear
 
 Bounds = Box | Mapping[str, Bound | Mapping[str, Bound]]
+P = TypeVar("P", bound=Penalty, covariant=True)
+
+
+class Placed(NamedTuple, Generic[P]):
+    """A penalty of a loss: its name, itself, and the positions of its weights in the loss."""
+
+    name: str
+    penalty: P
+    positions: list[int]
+
+    def weights_in(self, weights: Sequence[float]) -> list[float]:
+        """Return its weights, given all weights of the loss."""
+        return [weights[j] for j in self.positions]
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where the weights of all terms are.
+
+    Parameters
+    ----------
+    box : Box
+        The box over all weights, in their order.
+    penalties : tuple of Placed
+    data : dict of str to int
+        The position of the weight of each data term, by name.
+    """
+
+    box: Box
+    penalties: tuple[Placed[Penalty], ...]
+    data: dict[str, int]
+
+    @property
+    def learned(self) -> list[Placed[ConvexPiecewiseLinear]]:
+        """The penalties whose form is learned."""
+        return [
+            Placed(name, penalty, positions)
+            for name, penalty, positions in self.penalties
+            if isinstance(penalty, ConvexPiecewiseLinear)
+        ]
+
+    def positions(self, name: str) -> list[int]:
+        """Return the positions of all weights of a penalty, or the position of one weight, by its name."""
+        for placed in self.penalties:
+            if placed.name == name:
+                return placed.positions
+        if name not in self.box.names:
+            raise InvalidInput(f"Weights must be named as in {list(self.box.names)}; found {name!r}.")
+        return [self.box.names.index(name)]
+
+
+def make_layout(
+    bounds: Bounds, penalties: Sequence[tuple[str, Penalty]], data: Iterable[str], *, others: bool
+) -> Layout:
+    """Lay out the weights of a loss.
+
+    Parameters
+    ----------
+    bounds : Box or mapping
+        As for `loss_box`.
+    penalties : sequence of (name, penalty)
+    data : iterable of str
+        The names of the data terms that are known.
+    others : bool
+        Whether further names in the bounds are those of data terms, to be known when they are first evaluated.
+
+    Raises
+    ------
+    InvalidInput
+        If two terms or weights have one name, or the bounds are not those of the terms.
+    """
+    labels = [(name, penalty.labels()) for name, penalty in penalties] + [(name, [""]) for name in data]
+    names = [name for term, own in labels for name in weight_names(term, own)]
+    if len(set(names)) < len(names) or len(dict(labels)) < len(labels):
+        raise InvalidInput(
+            f"Terms and their weights must have different names; found {names}. Rename some in a dict of terms."
+        )
+    box = loss_box(bounds, dict(labels), others=others)
+    place = {name: j for j, name in enumerate(box.names)}
+    placed = tuple(Placed(n, p, [place[w] for w in weight_names(n, p.labels())]) for n, p in penalties)
+    taken = {j for _, _, positions in placed for j in positions}
+    return Layout(box, placed, {name: j for name, j in place.items() if j not in taken})
 
 
 def weight_names(term: str, labels: Sequence[str]) -> list[str]:
-    """The full names of a term's weights.
+    """Return the full names of a term's weights.
 
+    Examples
+    --------
     >>> weight_names("l2", [""]), weight_names("l2", ["first", "last"])
     (['l2'], ['l2/first', 'l2/last'])
     """
@@ -20,12 +108,17 @@ def weight_names(term: str, labels: Sequence[str]) -> list[str]:
 
 
 def loss_box(bounds: Bounds, terms: Mapping[str, Sequence[str]], *, others: bool) -> Box:
-    """The box over all weights of a loss.
+    """Make the box over all weights of a loss.
 
-    bounds: a Box over the full names, or {term: bound}; a bound is for each of a term's weights, or itself a
-        {label: bound}.
-    terms: {term: labels of its weights}.
-    others: whether further names are those of terms that will be known when they are first evaluated.
+    Parameters
+    ----------
+    bounds : Box or mapping
+        A box over the full names; or ``{term: bound}``, where a bound holds for each of the term's weights, or is
+        itself ``{label: bound}``.
+    terms : mapping of str to sequence of str
+        The labels of each term's weights.
+    others : bool
+        Whether further names are those of terms that will be known when they are first evaluated.
     """
     if isinstance(bounds, Box):
         names = [name for term, labels in terms.items() for name in weight_names(term, labels)]

@@ -1,30 +1,45 @@
-"""Penalties: functions of parameters. Those of this package have closed forms; autograd differentiates any other."""
+"""Penalties: terms that are functions of parameters, without data."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.observing.shards import is_shard
+from tuneloss.torch.shards import is_shard, local_part
+from tuneloss.torch.terms.columns import Columns, EntrywiseColumn, GradientColumn
 from tuneloss.torch.terms.selection import Patterns, Select, in_groups
 from tuneloss.torch.terms.source import check_scalar
 
 
-class Penalty(nn.Module):
+class Penalty(nn.Module, ABC):
     """A term that is a function of parameters, so that it needs no data.
 
-    A penalty of your own is a subclass that defines `total`, or a subclass of `OneWeightAGroup` that defines `value`.
+    By default it is taken of the model's matrices and kernels, without biases and norms, as is usual for weight decay.
+    A tied parameter counts once, a frozen one not at all.
 
-    It is of the model's matrices and kernels, without biases and norms, as people expect of weight decay. A tied
-    parameter counts once, a frozen one not at all.
+    Parameters
+    ----------
+    params : str, sequence of str or callable, optional
+        The parameters: a pattern of names such as ``"encoder.*"``, several patterns, or a function
+        ``(name, parameter) -> bool``.
+    groups : mapping of str to str or sequence of str, optional
+        Patterns by group, instead of `params`. Each group has weights of its own, called ``"l2/group"`` if the term is
+        called ``"l2"``. `by_layer` makes one group per layer.
 
-    params: other parameters: a pattern of names ("encoder.*"), several, or a function (name, parameter) -> bool.
-    groups: {group: pattern or patterns}: each group has a weight of its own, called "l2/group" if the term is "l2".
-        `by_layer(model)` makes one group a layer.
+    Raises
+    ------
+    InvalidInput
+        If both `params` and `groups` are given, or `groups` is empty.
+
+    Notes
+    -----
+    For a penalty of your own, subclass `GroupPenalty` and define `value`. For weights of another kind, subclass this
+    class and define `total` and `labels`. Observations then take its gradients by autograd.
     """
 
     name = "penalty"
@@ -37,53 +52,91 @@ class Penalty(nn.Module):
         if groups is not None and not groups:
             raise InvalidInput("`groups` of a penalty must not be empty; found {}. Leave it out for one weight.")
         self.groups: dict[str, Select | None] = {"": params} if groups is None else dict(groups)
-        self._asked: tuple[object, dict[str, int]] = ((), {})
+        self._members: tuple[object, dict[str, int]] = ((), {})  # of the parameters asked for last
 
     @property
     def is_entrywise(self) -> bool:
         """Whether it is a sum over single entries of parameters, so that it can be taken block by block.
 
-        Its class must say `entrywise = True` itself: a subclass may change the value, so it does not inherit that.
+        The class must say ``entrywise = True`` itself. It is not inherited, since a subclass may change the value.
         """
         return bool(vars(type(self)).get("entrywise", False))
 
     def labels(self) -> list[str]:
-        """What its weights are called after the term's own name, one a weight; "" if it has one only."""
+        """Name its weights, without the name of the term; a single weight has the name ""."""
         return list(self.groups)
 
     def members(self, params: Mapping[str, Tensor]) -> dict[str, int]:
-        """{name of a parameter: number of its group}."""
-        asked = tuple((name, p.shape) for name, p in params.items())
-        if asked != self._asked[0]:
-            self._asked = (asked, in_groups(self.groups, params))
-        return self._asked[1]
+        """Return the number of the group of each parameter that is in one, by name."""
+        key = tuple((name, p.shape) for name, p in params.items())
+        if key != self._members[0]:
+            self._members = (key, in_groups(self.groups, params))
+        return self._members[1]
 
+    def members_by_group(self, params: Mapping[str, Tensor]) -> list[list[str]]:
+        """Return the names of the parameters of each group."""
+        members = self.members(params).items()
+        return [[name for name, number in members if number == group] for group in range(len(self.groups))]
+
+    @abstractmethod
     def total(self, params: Mapping[str, Tensor], weights: Sequence[float]) -> Tensor:
-        """Sum of weight times value over its weights, to be differentiated: what a training step needs.
+        """Return the sum of weight times value over its weights, to be differentiated in a training step.
 
-        Of a sharded parameter (FSDP2) it is the local part: its gradient is right, its value the local share.
+        Of a sharded parameter (FSDP2) it sees the local part: the gradient is right, and the value is the local share.
         """
-        raise NotImplementedError(
-            f"A penalty must define `total`, or `value` (OneWeightAGroup); {_kind(self)} does not."
-        )
+
+    def columns(
+        self, term: str, positions: Sequence[int], params: Mapping[str, Tensor], inside: Collection[str]
+    ) -> Sequence[Columns]:
+        """Return its columns of the jacobian: here by autograd of `total`, which is right for every penalty.
+
+        Parameters
+        ----------
+        term : str
+            Its name in the loss.
+        positions : sequence of int
+            The positions of its weights in the loss.
+        params : mapping of str to tensor
+            All parameters that are trained.
+        inside : collection of str
+            The names of the parameters to differentiate by.
+        """
+        gradients = differentiate(term, self, params, inside)
+        return [GradientColumn(j, *one) for j, one in zip(positions, gradients, strict=True)]
+
+    def has_closed_form(self, total: Callable[..., Tensor]) -> bool:
+        """Whether the closed form that belongs to a method `total` holds: it is entrywise, and does not override it."""
+        return self.is_entrywise and type(self).total is total
 
 
-class OneWeightAGroup(Penalty):
-    """A penalty whose groups have one weight each: the sum of `value` over the parameters of a group.
+class GroupPenalty(Penalty):
+    """A penalty with one weight per group: the sum of `value` over the parameters of the group.
 
-    >>> class GroupLasso(OneWeightAGroup):
+    Parameters
+    ----------
+    params, groups
+        As for `Penalty`.
+
+    Notes
+    -----
+    A subclass defines `value`. If the value is a sum over single entries, say ``entrywise = True`` in the class. Then
+    it is taken block by block, and works under FSDP2.
+
+    Examples
+    --------
+    >>> class GroupLasso(GroupPenalty):
     ...     def value(self, x):
     ...         return x.norm(dim=1).sum()
     >>> GroupLasso().total({"weight": torch.tensor([[3.0, 4.0], [0.0, 2.0]])}, [0.5])
     tensor(3.5000)
     """
 
+    @abstractmethod
     def value(self, x: Tensor) -> Tensor:
-        """The value at one parameter x, a scalar: a function of the whole tensor, or of each entry if `entrywise`."""
-        raise NotImplementedError(f"A penalty with one weight per group must define `value`; {_kind(self)} does not.")
+        """Return the value at one parameter x, a scalar: of the whole tensor, or of some entries if `entrywise`."""
 
     def slope(self, x: Tensor) -> Tensor:
-        """The gradient of `value` at x, of the same shape."""
+        """Return the gradient of `value` at x, of the same shape."""
         with torch.enable_grad():
             x = x.detach().requires_grad_()
             (gradient,) = torch.autograd.grad(self.value(x), x)
@@ -94,14 +147,30 @@ class OneWeightAGroup(Penalty):
         for name, group in self.members(params).items():
             if weights[group] != 0:
                 if is_shard(params[name]) and not self.is_entrywise:
-                    raise _needs_whole_parameters(_kind(self))
-                parts.append(weights[group] * self.value(own_part(params[name])))
+                    raise _needs_whole_parameters(type(self).__name__)
+                parts.append(weights[group] * self.value(local_part(params[name])))
         return add(parts)
 
+    def columns(
+        self, term: str, positions: Sequence[int], params: Mapping[str, Tensor], inside: Collection[str]
+    ) -> Sequence[Columns]:
+        """Return one column per group: block by block if it is entrywise, else by autograd."""
+        if not self.has_closed_form(GroupPenalty.total):
+            return super().columns(term, positions, params, inside)
+        groups = zip(positions, self.members_by_group(params), strict=True)
+        return [EntrywiseColumn(j, members, self.value, self.slope) for j, members in groups]
 
-class L1(OneWeightAGroup):
-    """Sum of |parameter|. Its gradient at 0 is 0.
 
+class L1(GroupPenalty):
+    """The sum of the absolute values of the parameters. Its gradient at 0 is 0.
+
+    Parameters
+    ----------
+    params, groups
+        As for `Penalty`.
+
+    Examples
+    --------
     >>> import torch
     >>> L1().total({"weight": torch.tensor([[1.0, -3.0]])}, [0.5])
     tensor(2.)
@@ -117,9 +186,16 @@ class L1(OneWeightAGroup):
         return x.sign()
 
 
-class L2(OneWeightAGroup):
-    """Sum of parameter². Under plain SGD a weight of w does what `weight_decay=2 * w` does.
+class L2(GroupPenalty):
+    """The sum of the squares of the parameters. Under plain SGD a weight of w does what ``weight_decay=2 * w`` does.
 
+    Parameters
+    ----------
+    params, groups
+        As for `Penalty`.
+
+    Examples
+    --------
     >>> L2(groups={"first": "0.*", "last": "2.*"}).labels()
     ['first', 'last']
     """
@@ -137,12 +213,25 @@ class L2(OneWeightAGroup):
 def differentiate(
     term: str, penalty: Penalty, params: Mapping[str, Tensor], inside: Collection[str]
 ) -> Iterator[tuple[float, dict[str, Tensor]]]:
-    """For each weight of a penalty: its value, and its gradient by name of the parameter, 0 where a name is missing.
+    """Give the value and the gradient of each weight of a penalty, by autograd over whole parameters.
 
-    By autograd of `total` with one weight at 1 and the others at 0, over whole parameters: right for every
-    differentiable penalty.
+    It differentiates `total` with one weight at 1 and the others at 0.
 
-    term: its name in the loss. inside: the parameters to differentiate by.
+    Parameters
+    ----------
+    term : str
+        Its name in the loss.
+    penalty : Penalty
+    params : mapping of str to tensor
+        All parameters that are trained.
+    inside : collection of str
+        The names of the parameters to differentiate by.
+
+    Yields
+    ------
+    value : float
+    gradient : dict of str to tensor
+        By name of the parameter; a missing one is 0.
     """
     if any(is_shard(p) for p in params.values()):
         raise _needs_whole_parameters(term)
@@ -164,28 +253,13 @@ def differentiate(
 def _needs_whole_parameters(penalty: str) -> InvalidInput:
     return InvalidInput(
         f"A penalty of your own must see whole parameters; under FSDP2 {penalty!r} would see shards of them. If it is "
-        "a sum over single entries, subclass OneWeightAGroup and say `entrywise = True` in your class; else train "
+        "a sum over single entries, subclass GroupPenalty and say `entrywise = True` in your class; else train "
         "with DistributedDataParallel."
     )
 
 
-def _kind(penalty: Penalty) -> str:
-    return type(penalty).__name__
-
-
-def own_part(p: Tensor) -> Tensor:
-    """A parameter, or this process's shard of it, with the gradient's path kept."""
-    return p.to_local() if is_shard(p) else p  # type: ignore[attr-defined]
-
-
-def gathered(p: Tensor) -> Tensor:
-    """All of a parameter, from every process that holds a shard of it; detached."""
-    whole: Tensor = p.detach().full_tensor() if is_shard(p) else p.detach()  # type: ignore[attr-defined]
-    return whole
-
-
 def add(parts: Sequence[Tensor]) -> Tensor:
-    """Their sum, on the first one's device."""
+    """Sum scalars on the device of the first one."""
     total = parts[0]
     for part in parts[1:]:
         total = total + part.to(total.device)

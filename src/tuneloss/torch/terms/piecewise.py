@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,24 +13,37 @@ from torch import Tensor
 
 from tuneloss.core.checks import as_finite, as_integer
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.terms.hinges import Table, penalty, quantile_knots, table
-from tuneloss.torch.terms.penalties import Penalty, add, gathered, own_part
+from tuneloss.hinges import PiecewiseLinear, hinge_names
+from tuneloss.torch.shards import gathered, local_part
+from tuneloss.torch.terms.columns import Columns, HingeColumns
+from tuneloss.torch.terms.hinges import Grid, Table, make_table, penalty, quantile_knots
+from tuneloss.torch.terms.penalties import Penalty, add
 from tuneloss.torch.terms.selection import Patterns, Select
+from tuneloss.types import Array
 
 
 class ConvexPiecewiseLinear(Penalty):
-    """Sum of r(parameter), r convex and piecewise linear, its slope changing only at p knots.
+    """The sum of r(parameter), where r is convex and piecewise linear, and its slope changes at p knots only.
 
-        r(x) = sum_j right_j * max(x - knot_j, 0) + left_j * max(knot_j - x, 0)
+    .. math:: r(x) = \\sum_j right_j \\max(x - a_j, 0) + left_j \\max(a_j - x, 0)
 
-    It has 2 p weights a group: right_0 ... right_(p-1), left_0 ... left_(p-1). Weights >= 0 give every such r that
-    does not fall without end to either side, up to a constant. The hinges span p + 2 dimensions only, so look at the
-    learned function (`function`), not at its coefficients.
+    It has 2p weights per group: right0 ... right(p-1), left0 ... left(p-1). Non-negative weights give, up to a
+    constant, every such r that does not fall without end to either side.
 
-    knots: how many, to be placed at quantiles of the parameters by `OnlineTuner` after the first epoch, or by `place`;
-        or the positions themselves, in ascending order.
-    params, groups: as for every penalty; each group has its own knots and r.
+    Parameters
+    ----------
+    knots : int or array, default 50
+        The number of knots, which `OnlineTuner` places at quantiles of the parameters after the first epoch (or
+        `LinearLoss.place_knots` when it is called); or their positions, in ascending order.
+    params, groups
+        As for every penalty. Each group has knots and a function r of its own.
 
+    Notes
+    -----
+    The 2p hinges span p + 2 dimensions only. So look at the learned function (`curve`), not at its weights.
+
+    Examples
+    --------
     >>> absolute = ConvexPiecewiseLinear(knots=[0.0])
     >>> absolute.total({"weight": torch.tensor([[1.0, -3.0]])}, [0.5, 0.5])
     tensor(2.)
@@ -49,13 +62,15 @@ class ConvexPiecewiseLinear(Penalty):
     ) -> None:
         super().__init__(params, groups=groups)
         if np.ndim(knots) > 0:
-            given = torch.tensor(as_finite(knots, "knots"), dtype=torch.get_default_dtype())
-            if given.ndim != 1 or len(given) == 0 or bool((given.diff() <= 0).any()):
-                raise InvalidInput(f"`knots` must be numbers in ascending order, each once; found {given.tolist()}.")
+            positions = torch.tensor(as_finite(knots, "knots"), dtype=torch.get_default_dtype())
+            if positions.ndim != 1 or len(positions) == 0 or bool((positions.diff() <= 0).any()):
+                raise InvalidInput(
+                    f"`knots` must be numbers in ascending order, each once; found {positions.tolist()}."
+                )
         else:
-            given = torch.full((as_integer(knots, "knots", 2),), torch.nan)
-        self.register_buffer("knots", given.repeat(len(self.groups), 1))
-        self._ready: tuple[Tensor | None, object, list[Table]] = (None, (), [])
+            positions = torch.full((as_integer(knots, "knots", 2),), torch.nan)
+        self.register_buffer("knots", positions.repeat(len(self.groups), 1))
+        self._cache: tuple[Tensor | None, object, list[Table]] = (None, (), [])  # knots, their state, tables
 
     @property
     def placed(self) -> bool:
@@ -64,15 +79,14 @@ class ConvexPiecewiseLinear(Penalty):
 
     def place(self, params: Mapping[str, Tensor]) -> None:
         """Put the knots at quantiles of these parameters, group by group."""
-        members = self.members(params)
-        for group, row in enumerate(self.knots):
-            parts = [gathered(params[name]) for name, number in members.items() if number == group]
+        for names, row in zip(self.members_by_group(params), self.knots, strict=True):
+            parts = [gathered(params[name]) for name in names]
             values = torch.cat([part.flatten().to(parts[0].device) for part in parts])
             row.copy_(quantile_knots(values.to(row.dtype), len(row)))
 
     @contextmanager
     def unplaced_on_error(self) -> Iterator[None]:
-        """Puts the knots back where they were if the block fails."""
+        """Return a context that puts the knots back where they were if its block fails."""
         before = self.knots.clone()
         try:
             yield
@@ -81,24 +95,33 @@ class ConvexPiecewiseLinear(Penalty):
             raise
 
     def labels(self) -> list[str]:
-        sides = [f"{side}{j}" for side in ("right", "left") for j in range(self.knots.shape[1])]
-        return [f"{group}/{side}" if group else side for group in self.groups for side in sides]
+        hinges = hinge_names(self.knots.shape[1])
+        return [f"{group}/{hinge}" if group else hinge for group in self.groups for hinge in hinges]
 
     def total(self, params: Mapping[str, Tensor], weights: Sequence[float]) -> Tensor:
         tables = self._tables(weights)
-        parts = [penalty(own_part(params[name]), tables[group]) for name, group in self.members(params).items()]
+        parts = [penalty(local_part(params[name]), tables[group]) for name, group in self.members(params).items()]
         return add(parts)
 
-    def function(self, weights: Sequence[float], group: int = 0) -> Table:
-        """r as knots, slopes and intercepts, from the weights of this term."""
-        return self._tables(weights)[group]
+    def columns(
+        self, term: str, positions: Sequence[int], params: Mapping[str, Tensor], inside: Collection[str]
+    ) -> Sequence[Columns]:
+        """Return the hinges of each group, which gather counts and sums per bin."""
+        if not self.has_closed_form(ConvexPiecewiseLinear.total):
+            return super().columns(term, positions, params, inside)
+        n, p = self.knots.shape
+        groups = zip(np.reshape(positions, (n, 2 * p)).tolist(), self.members_by_group(params), self.knots, strict=True)
+        return [HingeColumns(*group) for group in groups]
 
-    def curve(self, weights: Sequence[float], group: int = 0) -> tuple[Tensor, Tensor]:
-        """The knots (p,) and the values of r there (p,), the least of them 0: what to draw."""
-        r, at_knots = self.function(weights, group), slice(1, None, 2)  # bins 2j + 1
-        knots = r.grid.knots.double()
-        values = r.intercept[at_knots] + r.slope[at_knots] * (knots - r.center)
-        return knots, values - values.min()
+    def function(self, weights: Sequence[float], group: int = 0) -> PiecewiseLinear:
+        """Return the function r of a group, given all weights of this term."""
+        self.check_placed()
+        n, p = self.knots.shape
+        return PiecewiseLinear.from_weights(Grid(self.knots[group]).positions, np.reshape(weights, (n, 2 * p))[group])
+
+    def curve(self, weights: Sequence[float], group: int = 0) -> tuple[Array, Array]:
+        """Return the knots (p,) of a group, and r there minus its least value (p,), to be drawn."""
+        return self.function(weights, group).curve()
 
     def check_placed(self) -> None:
         """Raise unless the knots have positions."""
@@ -110,16 +133,15 @@ class ConvexPiecewiseLinear(Penalty):
             )
 
     def _tables(self, weights: Sequence[float]) -> list[Table]:
+        """Return a table per group; they are kept while knots and weights stay as they are."""
         key = (self.knots._version, tuple(weights))
-        known, of, made = self._ready
-        if torch.compiler.is_compiling() or known is not self.knots or of != key:  # versions say nothing then
-            self.check_placed()
-            n, p = self.knots.shape
-            sides = torch.tensor(weights, dtype=torch.float64, device=self.knots.device).reshape(n, 2, p)
-            made = [table(row, right, left) for row, (right, left) in zip(self.knots, sides, strict=True)]
-            self._ready = (self.knots, key, made)
-        return made
+        knots, old_key, tables = self._cache
+        stale = knots is not self.knots or old_key != key
+        if torch.compiler.is_compiling() or stale:  # while torch.compile traces, versions say nothing
+            tables = [make_table(self.function(weights, i), Grid(row)) for i, row in enumerate(self.knots)]
+            self._cache = (self.knots, key, tables)
+        return tables
 
     def __getstate__(self) -> dict[str, Any]:
-        """For a copy: its buffers count their versions anew, so what was made of them is forgotten."""
-        return {**self.__dict__, "_ready": (None, (), [])}
+        """Return the state for a copy, without its tables: the buffers of a copy count their versions anew."""
+        return {**self.__dict__, "_cache": (None, (), [])}

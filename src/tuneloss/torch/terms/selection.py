@@ -1,4 +1,4 @@
-"""Which parameters of a model a penalty is of."""
+"""Which parameters of a model a penalty is taken of."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.observing.wrappers import bare, clean_name
-from tuneloss.torch.terms.data_terms import as_module
+from tuneloss.torch.terms.shared_forward import as_module
+from tuneloss.torch.wrappers import bare, clean_name
 
 Patterns = str | Sequence[str]
 Select = Patterns | Callable[[str, Tensor], bool]
 
 
 def trainable(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters that are trained, by name; a tied one once, and none that is frozen."""
+    """Return the parameters that are trained, by name: a tied one once, and no frozen one.
+
+    Raises
+    ------
+    InvalidInput
+        If the model is no module, has lazy parameters, complex ones, or none that is trained.
+    """
     module = as_module(model)
     if not isinstance(module, nn.Module):
         raise InvalidInput(
@@ -29,28 +35,30 @@ def trainable(model: nn.Module) -> dict[str, Tensor]:
             f"Parameters and buffers must have shapes; found lazy ones that have none yet: {lazy}. Call the model once "
             "on a batch first."
         )
-    found: dict[str, Tensor] = {name: p for name, p in params if p.requires_grad}
-    if not found:
+    trained: dict[str, Tensor] = {name: p for name, p in params if p.requires_grad}
+    if not trained:
         raise InvalidInput(
             "The model must have parameters that are trained (requires_grad); found none. Unfreeze some, or give "
             "the model that the optimizer trains."
         )
-    if complex_names := [name for name, p in found.items() if p.is_complex()]:
+    if complex_names := [name for name, p in trained.items() if p.is_complex()]:
         raise InvalidInput(
             f"Parameters that are trained must be real; found complex ones: {complex_names}. Keep real and imaginary "
             "parts as two real parameters and join them with torch.complex in the forward, or freeze them."
         )
-    return found
+    return trained
 
 
 def is_weight(name: str, p: Tensor) -> bool:
-    """Whether weight decay is commonly applied to it: a matrix or kernel, not a bias or a norm's scale."""
+    """Whether weight decay is usual for a parameter: for a matrix or kernel, not for a bias or a norm's scale."""
     return p.ndim >= 2
 
 
 def matches(select: Select | None, name: str, p: Tensor) -> bool:
-    """Whether a parameter is selected: by a pattern such as "*.weight", several of them, or a function.
+    """Whether a parameter is selected by a pattern such as ``"*.weight"``, by one of several, or by a function.
 
+    Examples
+    --------
     >>> matches("encoder.*", "encoder.0.weight", Tensor(2, 2))
     True
     """
@@ -63,8 +71,19 @@ def matches(select: Select | None, name: str, p: Tensor) -> bool:
 
 
 def by_layer(model: nn.Module) -> dict[str, list[str]]:
-    """Groups for a penalty with one weight a layer: {layer: names of its weights}, without biases and norms.
+    """Make groups for a penalty with one weight per layer.
 
+    Parameters
+    ----------
+    model : Module
+
+    Returns
+    -------
+    dict of str to list of str
+        The names of the weights of each layer, without biases and norms.
+
+    Examples
+    --------
     >>> by_layer(nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3), nn.Linear(3, 1)))
     {'0': ['0.weight'], '2': ['2.weight']}
     """
@@ -76,8 +95,14 @@ def by_layer(model: nn.Module) -> dict[str, list[str]]:
 
 
 def in_groups(groups: Mapping[str, Select | None], params: Mapping[str, Tensor]) -> dict[str, int]:
-    """{name of a parameter: number of its group}, of those that are in one."""
-    found: dict[str, int] = {}
+    """Return the number of the group of each parameter that is in one, by name.
+
+    Raises
+    ------
+    InvalidInput
+        If a group has no parameter, or a parameter is in two groups.
+    """
+    numbers: dict[str, int] = {}
     for number, (group, select) in enumerate(groups.items()):
         names = [name for name, p in params.items() if matches(select, name, p)]
         if not names:
@@ -86,10 +111,10 @@ def in_groups(groups: Mapping[str, Select | None], params: Mapping[str, Tensor])
                 f"({select if select is not None else 'matrices and kernels'}) among {list(params)}. "
                 "Give `params` or `groups` patterns of these names."
             )
-        if twice := [name for name in names if name in found]:
+        if twice := [name for name in names if name in numbers]:
             raise InvalidInput(
                 f"A parameter must be in one group of a penalty; found {twice} in two. Make the patterns of {group!r} "
                 "narrower."
             )
-        found |= dict.fromkeys(names, number)
-    return found
+        numbers |= dict.fromkeys(names, number)
+    return numbers

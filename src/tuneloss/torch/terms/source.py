@@ -1,4 +1,4 @@
-"""Where values of data terms come from: a callable that gives one, or several of one forward."""
+"""Where values of data terms come from: a callable that gives one value, or several values of one forward."""
 
 from __future__ import annotations
 
@@ -12,33 +12,41 @@ from tuneloss.torch.terms.data_terms import Batch, Term
 
 
 class Source:
-    """A data term, or several at once, and the names of what it gives: known at once, or after its first call."""
+    """A callable that gives one data term or several, and their names.
+
+    Parameters
+    ----------
+    term : callable
+        ``(model, batch) -> scalar``, or ``-> {name: scalar}``.
+    name : str, optional
+        The name of its only term. Without it, the names are known after the first call.
+    """
 
     def __init__(self, term: Term, name: str | None) -> None:
-        self.term, self._given = term, name
+        self.term, self._fixed_name = term, name
         self.names: tuple[str, ...] | None = None if name is None else (name,)
 
     @property
     def is_random(self) -> bool:
-        """Whether it draws random numbers of its own: then an observation may average several draws."""
+        """Whether it draws random numbers, so that an observation may average several draws."""
         return bool(getattr(self.term, "random", False))
 
     def forget(self) -> None:
         """Forget the names that were learned from its first call."""
-        self.names = None if self._given is None else (self._given,)
+        self.names = None if self._fixed_name is None else (self._fixed_name,)
 
     def values(self, model: Any, batch: Batch) -> dict[str, Tensor]:
-        """What the term gives for this batch, by name, each checked to be a scalar."""
+        """Evaluate the terms on a batch; returns scalars by name."""
         result = self.term(model, batch)
         if isinstance(result, Mapping):
-            if self._given is not None:
+            if self._fixed_name is not None:
                 raise InvalidInput(
-                    f"A term with a name must return one scalar; {self._given!r} returned {sorted(result)}. Give the "
-                    "terms as a list, [term, L2()], to let one callable return several."
+                    f"A term with a name must return one scalar; {self._fixed_name!r} returned {sorted(result)}. Give "
+                    "the terms as a list, [term, L2()], to let one callable return several."
                 )
             values = dict(result)
         else:
-            values = {self._own_name(): result}
+            values = {self._only_name(): result}
         for name, value in values.items():
             check_scalar(name, value)
         if self.names is not None and set(values) != set(self.names):
@@ -48,8 +56,8 @@ class Source:
         self.names = tuple(values)
         return {name: value.reshape(()) for name, value in values.items()}
 
-    def _own_name(self) -> str:
-        name = self._given or getattr(self.term, "name", None) or getattr(self.term, "__name__", None)
+    def _only_name(self) -> str:
+        name = self._fixed_name or getattr(self.term, "name", None) or getattr(self.term, "__name__", None)
         if not isinstance(name, str) or name == "<lambda>":
             raise InvalidInput(
                 "A term in a list that returns one scalar must have a name; found none for "
@@ -59,8 +67,10 @@ class Source:
 
 
 def takes_model_and_batch(function: object) -> bool:
-    """Whether it can be called as function(model, batch); not so models and losses of `torch.nn`, which take tensors.
+    """Whether something can be called as ``function(model, batch)``. Models and losses of `torch.nn` take tensors.
 
+    Examples
+    --------
     >>> from torch import nn
     >>> takes_model_and_batch(lambda model, batch: 0.0), takes_model_and_batch(nn.CrossEntropyLoss())
     (True, False)
@@ -70,7 +80,7 @@ def takes_model_and_batch(function: object) -> bool:
 
 
 def check_function(function: object, what: str) -> None:
-    """Raise unless the error or the metric can be called with model and batch."""
+    """Raise unless the error or the metric, named by `what`, can be called with model and batch."""
     if not takes_model_and_batch(function):
         raise InvalidInput(
             f"`{what}` must be a callable (model, batch) -> mean over the batch; found {describe(function)}. Give e.g. "
@@ -79,8 +89,10 @@ def check_function(function: object, what: str) -> None:
 
 
 def describe(thing: object) -> str:
-    """What was found where something else must be.
+    """Describe, in a message, what was found where something else must be.
 
+    Examples
+    --------
     >>> describe(int), describe(abs), describe("text")
     ('the class int', 'the function abs', 'a str')
     """
@@ -91,7 +103,7 @@ def describe(thing: object) -> str:
 
 
 def check_scalar(name: str, value: object) -> None:
-    """Raise unless a term gave one real number."""
+    """Raise unless a term returned one real number."""
     if not isinstance(value, Tensor):
         found, remedy = f"a {type(value).__name__}", "Return the mean as a tensor."
     elif value.numel() != 1:

@@ -1,12 +1,10 @@
-"""FSDP2 (`torch.distributed.fsdp.fully_shard`): every process holds a shard of every parameter.
+"""Gradients under FSDP2 (`torch.distributed.fsdp.fully_shard`), and what must be read from its internals for them.
 
-Only `backward()` sums a gradient over processes, and leaves its shard in `.grad`; the gram is the sum over processes of
-their shards' grams.
+Only `backward()` sums a gradient over processes; it leaves this process's shard of the gradient in `.grad`.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -15,40 +13,20 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.observing.wrappers import clean_name
-
-
-def is_sharded(model: nn.Module) -> bool:
-    """Whether FSDP2 shards this model: some module is `fully_shard`-ed, or some parameter is a DTensor."""
-    return any(True for _ in _fsdp_modules(model)) or any(is_shard(p) for p in model.parameters())
-
-
-def is_shard(tensor: Tensor) -> bool:
-    """Whether this tensor is one process's view of a sharded one (a DTensor)."""
-    module = sys.modules.get("torch.distributed.tensor")  # not imported: then there is none
-    return module is not None and isinstance(tensor, module.DTensor)
-
-
-def local(tensor: Tensor) -> Tensor:
-    """This process's shard of a DTensor, or the tensor itself: detached, not copied."""
-    tensor = tensor.detach()
-    return cast(Tensor, cast(Any, tensor).to_local()) if is_shard(tensor) else tensor
-
-
-def reshard(model: nn.Module) -> None:
-    """Free the gathered parameters of FSDP2, so that `model.parameters()` are the shards.
-
-    FSDP2 keeps its root gathered after a forward, until a backward: `parameters()` are then plain tensors, and if
-    an optimizer steps meanwhile, the next forward reads old values. So: before looking, and after the last forward.
-    """
-    for module in _fsdp_modules(model):
-        module.reshard()
+from tuneloss.torch.shards import fsdp_modules, is_shard, local
+from tuneloss.torch.wrappers import clean_name
 
 
 def group_of_shards(model: nn.Module) -> dist.ProcessGroup:
-    """The one process group of all trainable parameters' meshes, each of one dimension and sharded."""
+    """Return the process group over which FSDP2 shards all parameters.
+
+    Raises
+    ------
+    InvalidInput
+        If a trainable parameter is not sharded, or not over a mesh of one dimension, or there are several groups.
+    """
     groups: dict[int, dist.ProcessGroup] = {}
-    by_fsdp = any(True for _ in _fsdp_modules(model))
+    by_fsdp = any(True for _ in fsdp_modules(model))
     for name, param in model.named_parameters():
         if not is_shard(param):
             if param.requires_grad:
@@ -73,10 +51,20 @@ def group_of_shards(model: nn.Module) -> dist.ProcessGroup:
 
 
 def gradient_divisors(model: nn.Module, params: Sequence[Tensor]) -> list[float]:
-    """By what FSDP2 divides the sum over processes of each parameter's gradient; `params` are shards.
+    """Return the number by which FSDP2 divides the sum over processes of each parameter's gradient.
 
-    The number of processes, or what the user said to `set_gradient_divide_factor`. Refuses a model whose next
-    backward would not sum over processes, or would add to gradients that wait for their sum.
+    It is the number of processes, or what the user has set by `set_gradient_divide_factor`.
+
+    Parameters
+    ----------
+    model : Module
+    params : sequence of tensor
+        Shards of its parameters.
+
+    Raises
+    ------
+    InvalidInput
+        If the next backward would not sum over processes, or would add to gradients that wait for their sum.
     """
     divisors: dict[int, float] = {}
     for group in _param_groups(model):
@@ -108,14 +96,29 @@ def sharded_gradient(
     others: Sequence[Tensor] = (),
     retain_graph: bool = False,
 ) -> list[Tensor | None]:
-    """Local shards of the gradient of the sum over processes of their values; None where a term has none.
+    """Differentiate the sum over processes of their values.
 
-    A value that counts n times must come as n * value: n is a matter of this process, the sum is over all. Every
-    process must call this at the same time, for the same term. `.grad` stays as it was, and no hook that waits for
-    it is called (it may step an optimizer).
+    Every process must call this at the same time, for the same term. A value that counts n times in this process must
+    be given as ``n * value``. `.grad` stays as it was, and no hook that waits for it is called, since a hook may step
+    an optimizer.
 
-    value: scalar, of a forward through the sharded model. params: the shards, trainable. divisors: see
-    `gradient_divisors`. others: further parameters of the model. retain_graph: there is more to come of this forward.
+    Parameters
+    ----------
+    value : scalar tensor
+        From a forward through the sharded model.
+    params : sequence of tensor
+        The shards to differentiate by.
+    divisors : sequence of float
+        As `gradient_divisors` returns them.
+    others : sequence of tensor, default ()
+        The other trainable parameters of the model.
+    retain_graph : bool, default False
+        Whether another value of the same forward will be differentiated.
+
+    Returns
+    -------
+    list of tensor or None
+        The local shards of the gradient; None if the value does not depend on a parameter.
     """
     with _kept([*params, *others]):
         value.backward(retain_graph=retain_graph)  # type: ignore[no-untyped-call]
@@ -127,7 +130,7 @@ def sharded_gradient(
 
 @contextmanager
 def _kept(params: Sequence[Tensor]) -> Iterator[None]:
-    """Within, `.grad` is free to use and nobody waits for it; after, both are as before."""
+    """Return a context in which `.grad` is free to use and no hook waits for it; both are restored at its end."""
     grads = [param.grad for param in params]
     hooks = [cast(Any, param)._post_accumulate_grad_hooks or {} for param in params]
     waiting = [dict(hook) for hook in hooks]
@@ -142,16 +145,10 @@ def _kept(params: Sequence[Tensor]) -> Iterator[None]:
             hook.update(before)
 
 
-def _fsdp_modules(model: nn.Module) -> Iterator[Any]:
-    module = sys.modules.get("torch.distributed.fsdp")
-    if module is not None:
-        yield from (m for m in model.modules() if isinstance(m, module.FSDPModule))
-
-
 def _param_groups(model: nn.Module) -> Iterator[Any]:
-    """FSDP2's own records, each once. No public door leads to them; their names differ between versions."""
+    """Give FSDP2's records of its parameters, each once. They are private, and their names differ between versions."""
     seen: set[int] = set()
-    for module in _fsdp_modules(model):
+    for module in fsdp_modules(model):
         state = module._get_fsdp_state()
         groups = getattr(state, "_fsdp_param_groups", None)
         for group in [state._fsdp_param_group] if groups is None else groups:

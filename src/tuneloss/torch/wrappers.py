@@ -1,4 +1,4 @@
-"""What wraps a model: torch.compile, DDP, activation checkpointing; and how to see through it."""
+"""What wraps a model (torch.compile, DDP, activation checkpointing), and how to see through it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ _WRAPPERS = frozenset({"_orig_mod", "_checkpoint_wrapped_module"})
 
 
 def bare(model: nn.Module) -> nn.Module:
-    """The module inside `torch.compile`, `DistributedDataParallel` and `DataParallel`, in any nesting.
+    """Return the module inside `torch.compile`, `DistributedDataParallel` and `DataParallel`, in any nesting.
 
+    Examples
+    --------
     >>> net = nn.Linear(2, 1)
     >>> bare(nn.DataParallel(net)) is net
     True
@@ -30,8 +32,10 @@ def bare(model: nn.Module) -> nn.Module:
 
 
 def clean_name(name: str) -> str:
-    """A name from `bare(model).named_parameters()` without the parts that wrapped submodules add.
+    """Return a name from ``bare(model).named_parameters()`` without the parts that wrapped submodules add.
 
+    Examples
+    --------
     >>> clean_name("encoder._orig_mod.layers.0._checkpoint_wrapped_module.weight")
     'encoder.layers.0.weight'
     """
@@ -39,9 +43,9 @@ def clean_name(name: str) -> str:
 
 
 def eagerly(model: nn.Module) -> AbstractContextManager[Any]:
-    """A context in which compiled submodules, and modules compiled in place, run as plain Python.
+    """Return a context in which compiled submodules, and modules compiled in place, run as plain Python.
 
-    A compiled graph gives its buffers away in its first backward, so it refuses a second one.
+    A compiled graph frees its buffers in its first backward, so it refuses a second one.
     """
     compiled = any("_orig_mod" in m._modules or m._compiled_call_impl is not None for m in model.modules())
     return torch.compiler.set_stance("force_eager") if compiled else nullcontext()  # only now: it imports dynamo

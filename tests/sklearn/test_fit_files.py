@@ -4,11 +4,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
 from typer.testing import CliRunner
 
 from tests.cli.commands import refused
 from tuneloss import Box, LossTuner, Observation
 from tuneloss.cli import app
+from tuneloss.data import Dataset
+from tuneloss.report.learned_info import predictions
+from tuneloss.report.runs_info import read_runs
+from tuneloss.sklearn import TunedLogisticRegression
+from tuneloss.sklearn.comparison import ModelComparison, hold_out
+from tuneloss.sklearn.fit_files import write_fit
 
 
 def fit(out):
@@ -105,3 +112,24 @@ def test_no_folder_is_left_where_the_data_is_refused(tmp_path):
     (tmp_path / "huge.csv").write_text("x,kind\n" + "1e308,a\n-1e308,b\n" * 6)
     assert "too large" in refused("fit", tmp_path / "huge.csv", "--target", "kind", "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("cv", [3, [(np.arange(0, 150, 2), np.arange(1, 150, 2))]])
+def test_the_report_shows_what_the_search_learned(tmp_path, cv):
+    """On folds as on one split: what LearnLoss said last, in the search's box, and advice only on what can be done."""
+    x, y = load_iris(return_X_y=True)
+    data = Dataset("iris", ("a", "b", "c", "d"), x, y)
+    tuned = TunedLogisticRegression(cv=cv, random_state=0).fit(x, y)
+    numbers = {"test log loss": 1.0, "test error": 0.5}
+    found = ModelComparison(tuned, [numbers] * len(tuned.history_), {"tuned": numbers})
+    write_fit(tmp_path, data, hold_out(data, 0.2, seed=0), found)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    said, chosen = tuned.learned_.as_dict(), tuned.history_[tuned.best_run_]["weights"]
+    for name, low, high in zip(tuned.box_.names[:4], tuned.box_.lower, tuned.box_.upper, strict=False):
+        cells = f"<td>{name}</td><td>{chosen[name]:.4g}</td><td>{said[name]:.4g}</td><td>{low:.3g} to {high:.3g}</td>"
+        assert cells in page
+    assert said == tuned.history_[-1]["weights"]  # with which it then fitted
+    errors = predictions(read_runs(tmp_path / "runs.jsonl"))
+    assert np.corrcoef(errors.observed, errors.predicted)[0, 1] > 0.9
+    for advice in ("poor fit", "left out", "Raise the bound", "Lower the bound"):
+        assert advice not in page

@@ -1,0 +1,14 @@
+"""Tables to classify: inputs and labels from CSV, Parquet and npz files, or from scikit-learn.
+
+dataset.py   Dataset: inputs, their names and labels, and the rules they must keep
+reading.py   read_dataset and read_inputs: find the reader for a source
+tables.py    CSV and Parquet files, whose columns are inputs and labels
+arrays.py    npz files, whose arrays are inputs and labels
+
+What is not in ``__all__`` is private.
+"""
+
+from tuneloss.data.dataset import Dataset
+from tuneloss.data.reading import read_dataset, read_inputs
+
+__all__ = ["Dataset", "read_dataset", "read_inputs"]

@@ -1,0 +1,177 @@
+"""Compare three classifiers on the same rows: no regularizer, the best of an L2 path, and learned weights."""
+
+from __future__ import annotations
+
+import inspect
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+from sklearn.preprocessing import StandardScaler
+
+from tuneloss.data import Dataset
+from tuneloss.data.dataset import check_dataset
+from tuneloss.errors import InvalidInput
+from tuneloss.sklearn.estimator import TunedLogisticRegression
+from tuneloss.sklearn.fold_fits import Fold, FoldFits
+from tuneloss.sklearn.softmax import predicted
+from tuneloss.types import Array
+
+PLAIN, L2_PATH, TUNED = "no regularizer", "L2 path (LogisticRegressionCV)", "tuned"  # the models, by name
+MEASURES = ("test log loss", "test error")
+MAX_FOLDS = 5  # of the L2 path; fewer if a class has fewer rows
+MIN_PROBABILITY = float(np.finfo(float).eps)  # a lower one counts as this in the log loss, as in scikit-learn
+N_STEPS = 2 + TunedLogisticRegression().max_runs  # of progress: two models, then the runs of the third
+
+Scores = dict[str, float]  # by measure
+Progress = Callable[[int, str], object]  # called with the number of steps done, of N_STEPS, and what is going on
+
+
+@dataclass(frozen=True, eq=False)
+class TrainTestRows:
+    """Standardised rows to train with and rows to test with.
+
+    Parameters
+    ----------
+    x, y : (N, D) array, (N,) array
+        Inputs and labels to train with.
+    x_test, y_test : (M, D) array, (M,) array
+        Inputs and labels to test with.
+    mean, scale : (D,) arrays
+        What was subtracted from each input, and what it was then divided by.
+    """
+
+    x: Array
+    y: NDArray[Any]
+    x_test: Array
+    y_test: NDArray[Any]
+    mean: Array
+    scale: Array
+
+    def __str__(self) -> str:
+        sizes = f"{len(self.y)} rows to train, {len(self.y_test)} to test"
+        return f"{sizes}, {self.x.shape[1]} inputs, {len(np.unique(self.y))} classes"
+
+
+def hold_out(dataset: Dataset, test_fraction: float = 0.25, seed: int = 0) -> TrainTestRows:
+    """Hold out a part of each class for testing, and standardise all rows by the mean and scale of the others.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Inputs and labels, at least 3 rows per class.
+    test_fraction : float, default 0.25
+        The part to hold out. At least one row of each class is held out, and at least two are not.
+    seed : int, default 0
+        Decides which rows are held out.
+
+    Raises
+    ------
+    InvalidInput
+        If the data breaks a rule of `check_dataset`, or is too large to be squared.
+    """
+    y = check_dataset(dataset)
+    rng, test = np.random.default_rng(seed), np.zeros(len(y), dtype=bool)
+    for label in np.unique(y):
+        rows = rng.permutation(np.flatnonzero(y == label))
+        test[rows[: min(max(round(test_fraction * len(rows)), 1), len(rows) - 2)]] = True
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaler = StandardScaler().fit(dataset.x[~test])
+        x, x_test = scaler.transform(dataset.x[~test]), scaler.transform(dataset.x[test])
+        squares = (scaler.var_, np.square(x), np.square(x_test))
+    if not all(np.isfinite(part).all() for part in squares):
+        raise InvalidInput(
+            f"Inputs must have finite squares; {dataset.title} has values that are too large. Rescale them."
+        )
+    return TrainTestRows(x, y[~test], x_test, y[test], scaler.mean_, scaler.scale_)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelComparison:
+    """Three fitted models and how well they did.
+
+    Parameters
+    ----------
+    tuned : TunedLogisticRegression
+        The model with learned weights.
+    run_scores : list of dict
+        The test scores of each run of its search, as means over the models of all folds.
+    scores : dict of dict
+        The test scores of each model by its name, and the seconds that its fit took.
+    """
+
+    tuned: TunedLogisticRegression
+    run_scores: list[Scores]
+    scores: dict[str, Scores]
+
+
+def compare_models(rows: TrainTestRows, seed: int = 0, on_progress: Progress | None = None) -> ModelComparison:
+    """Fit a model without a regularizer, one with the best L2 weight of a path, and one with learned weights.
+
+    Parameters
+    ----------
+    rows : TrainTestRows
+        What `hold_out` returns.
+    seed : int, default 0
+        Decides which rows validate the learned weights.
+    on_progress : callable, optional
+        Called as ``on_progress(done, note)``, with `done` from 0 to `N_STEPS`.
+    """
+    advance = on_progress or (lambda done, note: None)
+    n_folds = min(MAX_FOLDS, int(np.unique(rows.y, return_counts=True)[1].min()))
+    scores = {}
+    rivals = {PLAIN: LogisticRegression(C=np.inf, max_iter=1000), L2_PATH: l2_cv(cv=n_folds)}
+    for i, (name, model) in enumerate(rivals.items()):
+        advance(i, name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a model without a regularizer need not converge
+            scores[name] = _fit_and_score(model.fit, rows)
+    advance(len(rivals), TUNED)
+    tuned, run_scores = TunedLogisticRegression(random_state=seed), list[Scores]()
+
+    def on_run(run: FoldFits, folds: Sequence[Fold]) -> None:
+        run_scores.append(_score_run(run, folds, tuned.classes_, rows))
+        note = f"{TUNED}: run {len(run_scores)}, validation log loss {run.mean_error:.4f}"
+        advance(len(rivals) + len(run_scores), note)
+
+    scores[TUNED] = _fit_and_score(partial(tuned._fit, on_run=on_run), rows)
+    advance(N_STEPS, "done")
+    return ModelComparison(tuned, run_scores, scores)
+
+
+def l2_cv(**options: Any) -> LogisticRegressionCV:
+    """Return a `LogisticRegressionCV` with L2 alone, chosen by log loss, for any supported scikit-learn."""
+    if (
+        "use_legacy_attributes" in inspect.signature(LogisticRegressionCV).parameters
+    ):  # since 1.8; before, L2 is default
+        options |= {"l1_ratios": (0,), "use_legacy_attributes": False}
+    return LogisticRegressionCV(scoring="neg_log_loss", max_iter=1000, **options)
+
+
+def _fit_and_score(fit: Callable[[Any, Any], Any], rows: TrainTestRows) -> Scores:
+    """The test scores of the model that `fit` returns, and the seconds that it took."""
+    start = time.perf_counter()
+    model = fit(rows.x, rows.y)
+    seconds = time.perf_counter() - start
+    return _score(model.predict_proba(rows.x_test), model.classes_, rows) | {"seconds": seconds}
+
+
+def _score(probabilities: Array, classes: NDArray[Any], rows: TrainTestRows) -> Scores:
+    """The test scores of these probabilities (M, C) of the test rows."""
+    codes = np.searchsorted(classes, rows.y_test)
+    own = np.maximum(probabilities[np.arange(len(codes)), codes], MIN_PROBABILITY)
+    wrong = probabilities.argmax(axis=1) != codes
+    return dict(zip(MEASURES, (float(-np.log(own).mean()), float(wrong.mean())), strict=True))
+
+
+def _score_run(run: FoldFits, folds: Sequence[Fold], classes: NDArray[Any], rows: TrainTestRows) -> Scores:
+    """The test scores of a run: the mean over the models of all folds."""
+    pairs = zip(folds, run.params, strict=True)
+    scores = [_score(np.exp(predicted(fold.data, params, rows.x_test)), classes, rows) for fold, params in pairs]
+    return {name: float(np.mean([values[name] for values in scores])) for name in MEASURES}

@@ -1,0 +1,133 @@
+"""The files of a fit: a model, the journal of its search, and a report. `tuneloss fit` writes them.
+
+All three are drafted first and moved into place at the end, so that a fit that fails leaves the old files as they were.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tuneloss.data import Dataset
+from tuneloss.errors import InvalidInput, JournalError
+from tuneloss.files import draft_folder, write_whole
+from tuneloss.sklearn.comparison import MEASURES, TUNED, ModelComparison, TrainTestRows
+from tuneloss.sklearn.model_file import SavedModel, load_model
+from tuneloss.sklearn.search import is_l2_only
+from tuneloss.tuning.journal import journal_bytes, read_lines, replace_journal
+from tuneloss.tuning.run import Header, LastLearned, Run
+
+MADE_BY = "fit"  # in the header of the journal
+MODEL_FILE, RUNS_FILE, REPORT_FILE = "model.npz", "runs.jsonl", "report.html"
+
+
+def check_replaceable(out: Path) -> None:
+    """Raise `InvalidInput` if a file would be replaced that no earlier fit wrote.
+
+    Parameters
+    ----------
+    out : Path
+        The folder to write to. It need not exist.
+    """
+    for name, is_ours in {RUNS_FILE: _is_journal, MODEL_FILE: _is_model, REPORT_FILE: _is_report}.items():
+        path = out / name
+        if os.path.lexists(path) and not is_ours(path):
+            raise InvalidInput(
+                f"`tuneloss fit` replaces only files that it wrote; found {path}, which is something else. "
+                "Choose another folder: `out`"
+            )
+
+
+def _is_journal(path: Path) -> bool:
+    """Whether the header names a fit as the writer."""
+    try:
+        header, _ = read_lines(path)
+    except JournalError:
+        return False
+    return header.get("made_by") == MADE_BY
+
+
+def _is_model(path: Path) -> bool:
+    try:
+        load_model(path)
+    except InvalidInput:
+        return False
+    return True
+
+
+def _is_report(path: Path) -> bool:
+    """Whether a journal lies beside the page: a page does not name its writer."""
+    return path.is_file() and path.with_name(RUNS_FILE).exists()
+
+
+def write_fit(out: Path, dataset: Dataset, rows: TrainTestRows, comparison: ModelComparison) -> dict[str, Path]:
+    """Write model, journal and report into a folder.
+
+    Parameters
+    ----------
+    out : Path
+        An existing folder. `check_replaceable` says whether its files may be replaced.
+    dataset, rows, comparison
+        What was fitted, as read by `read_dataset`, split by `hold_out` and fitted by `compare_models`.
+
+    Returns
+    -------
+    dict of str to Path
+        The paths of "model", "runs" and "report".
+
+    Raises
+    ------
+    InvalidInput
+        If a file cannot be written.
+    KeyboardInterrupt
+        If stopped. Its message says so if some of the files may already be new.
+    """
+    from tuneloss.report.runs_info import runs_info
+    from tuneloss.report.runs_page import write_runs_report
+
+    title = f"{dataset.title}: {rows}"
+    header, runs = _header(title, comparison), _runs(comparison)
+    try:
+        with draft_folder(out, "fit") as draft:
+            _saved_model(title, dataset, rows, comparison).save(draft / MODEL_FILE)
+            write_whole(draft / RUNS_FILE, journal_bytes(header.to_dict(), [run.to_dict() for run in runs]))
+            write_runs_report(runs_info(header, runs), draft / REPORT_FILE)
+            _move(draft, out)
+    except OSError as reason:
+        raise InvalidInput(f"`out` must be a folder in which files can be written: {reason}.") from None
+    return {"model": out / MODEL_FILE, "runs": out / RUNS_FILE, "report": out / REPORT_FILE}
+
+
+def _move(draft: Path, out: Path) -> None:
+    state = f"some files in {out} may be new"
+    try:
+        replace_journal(out / RUNS_FILE, draft / RUNS_FILE)
+        for name in (MODEL_FILE, REPORT_FILE):
+            os.replace(draft / name, out / name)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(state) from None
+    except OSError as reason:
+        raise InvalidInput(f"`out` must be a folder in which files can be replaced: {reason}; {state}.") from None
+
+
+def _saved_model(title: str, dataset: Dataset, rows: TrainTestRows, comparison: ModelComparison) -> SavedModel:
+    tuned = comparison.tuned
+    about = {"title": title, "weights": tuned.loss_weights_, "results": comparison.scores[TUNED]}
+    return SavedModel(dataset.names, rows.mean, rows.scale, tuned.coef_, tuned.intercept_, tuned.classes_, about)
+
+
+def _header(title: str, comparison: ModelComparison) -> Header:
+    tuned = comparison.tuned
+    weights = tuned.history_[tuned.best_run_]["weights"]
+    growth = tuned.loss_weights_["l2"] / weights["l2"]
+    note = "L2 alone is used: no run with learned weights was clearly better. " if is_l2_only(weights) else ""
+    note += f"The saved model was fitted to all training examples, with l1 and l2 {growth:.4g} times as large."
+    learned = tuned.learned_
+    search = LastLearned() if learned is None else LastLearned(learned.as_dict(), learned.scale, learned.note)
+    reference = {name: {m: values[m] for m in MEASURES} for name, values in comparison.scores.items()}
+    return Header(tuned.box_, title, MADE_BY, reference, chosen=tuned.best_run_, note=note, search=search)
+
+
+def _runs(comparison: ModelComparison) -> list[Run]:
+    pairs = zip(comparison.tuned.history_, comparison.run_scores, strict=True)
+    return [Run(i, run["weights"], run["observation"], info=scores) for i, (run, scores) in enumerate(pairs)]
