@@ -1,7 +1,5 @@
 """Sphinx: `make docs` builds the pages into docs/_build. Warnings are errors."""
 
-import itertools
-
 import tuneloss
 
 project, author = "tuneloss", "tuneloss maintainers"
@@ -26,15 +24,3 @@ html_title = "tuneloss"
 html_show_sourcelink = False
 html_theme_options = {"navigation_with_keys": False, "show_toc_level": 2, "secondary_sidebar_items": ["page-toc"]}
 html_sidebars = {"**": []}
-
-
-def show_plain_text_as_it_is(app, what, name, obj, options, lines):
-    """Show a docstring that is not reStructuredText yet as a literal block. Remove this when none is left."""
-    has_sections = any(len(line.strip()) > 2 and not line.strip("- ") for line in lines)
-    hangs = any(line.startswith("    ") and before[:1].strip() for before, line in itertools.pairwise(lines))
-    if not has_sections and (hangs or any("|" in line for line in lines)):
-        lines[:] = ["::", "", *(f"    {line}" for line in lines)]
-
-
-def setup(app):
-    app.connect("autodoc-process-docstring", show_plain_text_as_it_is, priority=400)  # before napoleon, at 500
