@@ -11,12 +11,11 @@ myst_heading_anchors = 3
 
 # Docstrings are in NumPy style. Types come from signatures where a docstring gives none.
 napoleon_google_docstring = False
-napoleon_use_rtype = False
 autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
-autodoc_type_aliases = {"Array": "Array"}  # not what NumPy makes of it
+autodoc_type_aliases = {name: name for name in ("Array", "Epsilon", "Objective")}  # not what they stand for
 default_role = "code"
 
 html_theme = "pydata_sphinx_theme"
