@@ -1,12 +1,13 @@
-"""Two tuners of the paper's experiments, repeat by repeat: what one has less what the other has, from the records.
+"""The difference between two tuners of the paper's experiments, by repeat, from the records.
 
     python benchmarks/pairs.py table1 tuneloss:2 random:10
     python benchmarks/pairs.py figure2 tuneloss:3 random:100 --error
     python benchmarks/pairs.py figure3 tuneloss tuneloss-paper
 
-NAME:RUNS is a tuner after so many runs; without a number, after its last. Test log loss of the model of least
-validation log loss, or (--error) test error of the model of least validation error. Mean and 95% t-interval over the
-repeats that both have, and each of them where they are few.
+The first tuner minus the second. NAME:RUNS is a tuner after that many runs; without a number, after its last run. The
+measure is test log loss of the model of least validation log loss, or with --error test error of the model of least
+validation error. Printed are mean and 95% t-interval over the repeats that both have, and each difference if there are
+at most five.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ import argparse
 from pathlib import Path
 
 from tuneloss.paper.results import read_records
-from tuneloss.paper.table1 import by_repeat, chosen
-from tuneloss.report.info import interval
+from tuneloss.paper.statistics import by_repeat, measure_so_far, paired_difference
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
-def after(records: list[dict], dataset: str, given: str, measure: str, by: str) -> dict[int, float]:
-    """The measure by repeat, of the repeats with so many runs."""
-    name, _, runs = given.partition(":")
-    curves = {i: chosen(own, measure, by) for i, own in by_repeat(records, dataset, name).items()}
-    at = int(runs) if runs else 0
-    return {i: float(curve[at - 1]) for i, curve in curves.items() if len(curve) >= at}
+def after(records: list[dict], dataset: str, tuner: str, measure: str, by: str) -> dict[int, float]:
+    """Return the measure by repeat, of the repeats that have this number of runs."""
+    name, _, runs = tuner.partition(":")
+    repeats = by_repeat(records, dataset, name)
+    curves = {repeat: measure_so_far(runs, measure, by) for repeat, runs in repeats.items()}
+    n = int(runs) if runs else 0
+    return {repeat: float(curve[n - 1]) for repeat, curve in curves.items() if len(curve) >= n}
 
 
 if __name__ == "__main__":
@@ -39,8 +40,9 @@ if __name__ == "__main__":
     measure, by = ("test_error", "validation_error") if options.error else ("test_loss", "validation_loss")
     records = read_records(RESULTS / f"{options.experiment}.jsonl")
     for dataset in dict.fromkeys(record["dataset"] for record in records):
-        one, other = (after(records, dataset, given, measure, by) for given in (options.one, options.other))
-        less = [one[i] - other[i] for i in sorted(one) if i in other]
-        if less:
-            each = ", ".join(f"{d:.4f}" for d in less) if len(less) <= 5 else f"{len(less)} repeats"
-            print(f"{dataset}: {interval(less)} ({each})")
+        one, other = (after(records, dataset, tuner, measure, by) for tuner in (options.one, options.other))
+        differences = [one[i] - other[i] for i in sorted(one) if i in other]
+        if differences:
+            few = len(differences) <= 5
+            each = ", ".join(f"{d:.4f}" for d in differences) if few else f"{len(differences)} repeats"
+            print(f"{dataset}: {paired_difference(one, other)} ({each})")

@@ -25,13 +25,13 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.preprocessing import StandardScaler
 
+from tuneloss.paper.statistics import interval
 from tuneloss.sklearn import TunedLogisticRegression
 from tuneloss.sklearn.comparison import l2_cv
 
@@ -107,13 +107,6 @@ def in_its_own_process(*job) -> tuple[float, float, float, float]:
         return pool.apply(measure, job)
 
 
-def shown(values: np.ndarray, digits: int = 4) -> str:
-    if len(values) < 2:
-        return f"{values[0]:.{digits}f}"
-    half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
-    return f"{values.mean():.{digits}f} ± {half:.{digits}f}"
-
-
 def compare(name: str, splits: range, methods: list[str]) -> None:
     found = {method: [] for method in methods}
     for repeat in splits:
@@ -126,12 +119,14 @@ def compare(name: str, splits: range, methods: list[str]) -> None:
     for method, rows in parts.items():
         ratio = base[:, 2].mean() / rows[:, 2].mean()
         known = not np.isnan(rows[:, 0]).any()
-        quality = f"test log loss {shown(rows[:, 0])}, error {shown(100 * rows[:, 1], 2)}%" if known else "not run"
+        quality = (
+            f"test log loss {interval(rows[:, 0])}, error {interval(rows[:, 1]).percent(2)}" if known else "not run"
+        )
         cost = f"{rows[:, 2].mean():.1f} s{'' if known else ' (estimated)'}, {ratio:.2f} times as fast as the L2 path"
         memory = f", {rows[:, 3].mean():.0f} MB beyond the data" if known else ""
         print(f"  {METHODS[method]:24s} {quality}; {cost}{memory}")
         if method in ("runs", "online", "between"):
-            print(f"  {'':24s} test log loss less that of the L2 path: {shown(rows[:, 0] - base[:, 0])}")
+            print(f"  {'':24s} test log loss minus that of the L2 path: {interval(rows[:, 0] - base[:, 0])}")
     print(flush=True)
 
 

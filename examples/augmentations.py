@@ -1,8 +1,8 @@
-"""Augmentations of small grey images, in plain torch: x (N, 1, H, W) in [0, 1] -> x' of the same shape.
+"""Augmentations of small grey images, in plain torch: from x (N, 1, H, W) in [0, 1] to images of the same shape.
 
-Each image gets its own random change, drawn from torch's global generator on the CPU, so that whoever saves and
-restores that generator's state gets the same images again. `USEFUL` keep the meaning of a digit, `HARMFUL` do not: a
-mirrored or a turned digit is no digit, or another one.
+Each image gets its own random change. Random numbers come from torch's global generator on the CPU: whoever restores
+its state gets the same images again. `USEFUL` augmentations keep the meaning of a digit. `HARMFUL` ones do not: a
+mirrored or turned digit is no digit, or another one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def rotate(x: Tensor, most: float = 20.0) -> Tensor:
 
 
 def zoom(x: Tensor, most: float = 1.25) -> Tensor:
-    """Enlarge or shrink each image by a factor of up to `most`, each direction by its own."""
+    """Enlarge or shrink each image by a factor of up to `most`, which is drawn for each direction."""
     factor = torch.exp(_uniform(x, -math.log(most), math.log(most), 2))
     return _warp(x, torch.diag_embed(factor))
 
@@ -58,25 +58,25 @@ def erase(x: Tensor, size: int = 3) -> Tensor:
 
 
 def blur(x: Tensor) -> Tensor:
-    """Mix each image with its 3 x 3 binomial blur, by a share of 0 to 1."""
+    """Mix each image with its 3 x 3 binomial blur; the share of the blur is between 0 and 1."""
     line = x.new_tensor([0.25, 0.5, 0.25])
     blurred = F.conv2d(x, torch.outer(line, line)[None, None], padding=1)
     return torch.lerp(x, blurred, _columns(_uniform(x, 0.0, 1.0)))
 
 
 def contrast(x: Tensor, most: float = 0.4) -> Tensor:
-    """Multiply each image by 1 +- `most` and add up to +- `most` / 2, then cut to [0, 1]."""
+    """Multiply each image by 1 ± `most`, add up to ± `most` / 2, and clip to [0, 1]."""
     gain, offset = _columns(_uniform(x, 1 - most, 1 + most)), _columns(_uniform(x, -most / 2, most / 2))
     return (gain * x + offset).clamp(0.0, 1.0)
 
 
 def mirror(x: Tensor) -> Tensor:
-    """Exchange left and right, in every image."""
+    """Exchange left and right in every image."""
     return x.flip(3)
 
 
 def upside_down(x: Tensor) -> Tensor:
-    """Exchange top and bottom, in every image."""
+    """Exchange top and bottom in every image."""
     return x.flip(2)
 
 
@@ -101,7 +101,7 @@ HARMFUL: dict[str, Augmentation] = {"mirror": mirror, "upside_down": upside_down
 
 
 def _uniform(x: Tensor, low: float, high: float, columns: int | None = None) -> Tensor:
-    """Random numbers in [low, high): (N,), or (N, columns)."""
+    """Draw random numbers in [low, high): (N,), or (N, columns)."""
     shape = (len(x),) if columns is None else (len(x), columns)
     return (low + (high - low) * torch.rand(shape)).to(x)
 
@@ -111,17 +111,17 @@ def _normal(x: Tensor) -> Tensor:
 
 
 def _columns(values: Tensor) -> Tensor:
-    """(N,) -> (N, 1, 1, 1)."""
+    """Reshape (N,) to (N, 1, 1, 1)."""
     return values[:, None, None, None]
 
 
 def _same(x: Tensor) -> Tensor:
-    """The matrices (N, 2, 2) that change nothing."""
+    """Return identity matrices (N, 2, 2)."""
     return torch.eye(2).to(x).repeat(len(x), 1, 1)
 
 
 def _warp(x: Tensor, matrix: Tensor, by: Tensor | None = None) -> Tensor:
-    """Each image seen through its matrix (N, 2, 2) and moved by (N, 2); bilinear, black outside."""
+    """Transform each image by its matrix (N, 2, 2) and shift it by (N, 2): bilinear, black outside."""
     offset = x.new_zeros(len(x), 2) if by is None else by
     grid = F.affine_grid(torch.cat([matrix, offset[:, :, None]], dim=2), list(x.shape), align_corners=False)
     return F.grid_sample(x, grid, mode="bilinear", padding_mode="zeros", align_corners=False)

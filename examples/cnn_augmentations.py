@@ -1,18 +1,24 @@
-"""One run of a small CNN that tunes the weights of eleven augmentations and of weight decay.
+"""Tune the weights of eleven augmentations and of weight decay in one run of a small CNN.
 
     plain * log loss + sum over augmentations of weight * log loss on augmented images + l2 * |w|_2^2
 
-python examples/cnn_augmentations.py            small: one seed, few epochs; only to see that it works
+python examples/cnn_augmentations.py            small: one seed and few epochs, only to see that it works
 python examples/cnn_augmentations.py --full     100 epochs, 5 seeds, 20 random policies, into docs/
 
-Data are scikit-learn's digits, 8 x 8 pixels, 100 of them to train on; a seed is a split, a start of the model and an
-order of its examples. Eight augmentations keep the meaning of a digit; mirror, upside_down and quarter_turn do not.
+The data are scikit-learn's digits, 8 x 8 pixels, with 100 training images. A seed sets the split, the start of the
+model and the order of its examples. Eight augmentations keep the meaning of a digit; mirror, upside_down and
+quarter_turn do not.
 
-The tuner runs once with the plain loss pinned at 1, and once with all weights on a simplex: a policy. It is compared
-with no augmentation, with all of them at weight 1, and with the best of 20 random policies, chosen by validation log
-loss: the plain loss at 1, each augmentation left out with probability 1/2, else log-uniform in (0.01, 2), weight decay
-log-uniform in (1e-5, 1e-2). "Useful equal" stands for what an expert would do: the eight useful ones at weight 1, the
-harmful ones left out. Every run counts with its model at the epoch of least validation log loss.
+The tuner runs once with the plain loss pinned at 1, and once with all weights on a simplex, as a policy. It is compared
+with
+
+- no augmentation;
+- all augmentations at weight 1;
+- "useful equal", which is what an expert would do: the eight useful augmentations at weight 1, without the others;
+- the best of 20 random policies by validation log loss. A policy has the plain loss at 1. Each augmentation is left out
+  with probability 1/2; otherwise its weight is log-uniform in (0.01, 2). Weight decay is log-uniform in (1e-5, 1e-2).
+
+Every run is reported at its epoch of least validation log loss.
 """
 
 from __future__ import annotations
@@ -32,15 +38,14 @@ from common import (
     arguments,
     logloss,
     markdown,
-    mean_interval,
     run_missing,
     train,
-    with_interval,
 )
 from sklearn.datasets import load_digits
 from torch import nn
 
 from tuneloss import Box
+from tuneloss.paper.statistics import interval
 from tuneloss.torch import L2, Augmented, LinearLoss, OnlineTuner
 from tuneloss.torch.observing import ObserveOptions
 from tuneloss.tuning import OnlinePolicy
@@ -51,13 +56,13 @@ NONE, EQUAL, EXPERT, RANDOM = "no augmentation", "all equal", "useful equal", "b
 PINNED, SIMPLEX = "online, plain pinned", "online, simplex"
 METHODS = (NONE, EQUAL, EXPERT, RANDOM, PINNED, SIMPLEX)
 LEARNING_RATE, BATCH, N_TRAIN = 3e-3, 25, 100
-MOST, MOST_L2 = 2.0, 1e-2  # the box; random policies draw from the same range
+MOST, MOST_L2 = 2.0, 1e-2  # upper bounds of the box; random policies have the same
 NOW = OnlinePolicy(start="now")
-TWO_DRAWS = ObserveOptions(draws=2)  # of each augmentation
+TWO_DRAWS = ObserveOptions(draws=2)  # of each augmentation per observation
 
 
 def digit_images(seed: int) -> Split:
-    """A fresh split: 100 images (1, 8, 8) in [0, 1] to train on, half of the rest to validate on, half to test on."""
+    """Draw a split: 100 training images (1, 8, 8) in [0, 1]; the rest is halved into validation and test."""
     data = load_digits()
     order = np.random.default_rng(seed).permutation(len(data.target))
     ends = [N_TRAIN, (len(order) + N_TRAIN) // 2]
@@ -66,7 +71,7 @@ def digit_images(seed: int) -> Split:
 
 
 def cnn(seed: int) -> nn.Module:
-    """Two convolutions, each with ReLU and pooling, and a linear layer: 12,010 parameters."""
+    """Make a CNN: two convolutions, each with ReLU and pooling, and a linear layer, with 12,010 parameters."""
     torch.manual_seed(seed)
     first = [nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
     second = [nn.Conv2d(16, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
@@ -74,10 +79,10 @@ def cnn(seed: int) -> nn.Module:
 
 
 def augmented_loss(method: str, seed: int, draw: int | None) -> LinearLoss:
-    """The loss of a method, with the weights it begins with."""
+    """Make the loss of a method, with its first weights."""
     terms = {"plain": logloss} | {name: Augmented(f) for name, f in AUGMENTATIONS.items()} | {"l2": L2()}
     if method == SIMPLEX:
-        # Not all equal, as it would be by default: a weight decay of 1/13 would shrink the model to nothing.
+        # By default all weights would be equal, and a weight decay of 1/13 would shrink the model to nothing.
         return LinearLoss(terms, box=Box.simplex(NAMES), weights=dict.fromkeys(NAMES, 0.0) | {"plain": 1.0})
     loss = LinearLoss(terms, box={"plain": 1.0} | dict.fromkeys(AUGMENTATIONS, (0.0, MOST)) | {"l2": (0.0, MOST_L2)})
     if method in (EQUAL, EXPERT):
@@ -88,7 +93,7 @@ def augmented_loss(method: str, seed: int, draw: int | None) -> LinearLoss:
 
 
 def random_policy(seed: int, draw: int) -> dict[str, float]:
-    """The `draw`-th random policy of a seed."""
+    """Draw the random policy number `draw` of a seed."""
     rng = np.random.default_rng([seed, draw])
     used = rng.random(len(AUGMENTATIONS)) < 0.5
     weights = np.where(used, np.exp(rng.uniform(*np.log([0.01, MOST]), size=len(used))), 0.0)
@@ -97,7 +102,7 @@ def random_policy(seed: int, draw: int) -> dict[str, float]:
 
 
 def run(key: Record) -> Record:
-    """One training run; a random policy is known by its draw."""
+    """Make one training run; `draw` in the key is the number of a random policy."""
     seed, online = key["seed"], key["method"] in (PINNED, SIMPLEX)
     split, model = digit_images(seed), cnn(seed)
     loss = augmented_loss(key["method"], seed, key["draw"])
@@ -110,9 +115,8 @@ def run(key: Record) -> Record:
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)
     options = {"epochs": key["epochs"], "seed": seed, "batch_size": BATCH, "tune": tune if online else None}
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Tuning may hurt")  # the best-validation epoch is reported anyway
-        found = train(split, model, loss, optimizer, **options)
-    record = found.summary()
+        warnings.filterwarnings("ignore", message="Tuning may hurt")  # the best epoch is reported in any case
+        record = train(split, model, loss, optimizer, **options).summary()
     if online:
         history = tuners[0].history
         record["weights"] = {name: [float(f"{r.weights[name]:.4g}") for r in history] for name in NAMES}
@@ -123,13 +127,13 @@ def run(key: Record) -> Record:
 
 
 def keys(seeds: Sequence[int], epochs: int, draws: int) -> list[Record]:
-    """What names each run."""
+    """Return the key of each run."""
     each = [(m, draw) for m in METHODS for draw in (range(draws) if m == RANDOM else [None])]
     return [{"method": m, "seed": seed, "draw": draw, "epochs": epochs} for seed in seeds for m, draw in each]
 
 
 def by_seed(records: Sequence[Record], method: str) -> list[Record]:
-    """One record a seed, in order of seeds; of random policies the chosen one, with the seconds of all."""
+    """Return one record per seed; for random policies the best one, with the seconds of all."""
     chosen = []
     for seed in sorted({r["seed"] for r in records}):
         runs = [r for r in records if r["seed"] == seed and r["method"] == method]
@@ -139,37 +143,38 @@ def by_seed(records: Sequence[Record], method: str) -> list[Record]:
 
 
 def mean_weights(record: Record) -> dict[str, float]:
-    """The weights that the reported model was trained with: an online run's, as the mean up to its best epoch."""
+    """Return the weights of the reported model; for an online run their mean up to the best epoch."""
     return {n: float(np.mean(np.atleast_1d(w)[: record["best_epoch"]])) for n, w in record["weights"].items()}
 
 
 def table(records: Sequence[Record]) -> str:
-    """Mean and 95% interval over seeds, and the differences of the online runs from each method, seed by seed."""
+    """Return the table: mean and 95% interval over seeds, and the online runs minus each method, by seed."""
     rows = []
     for method in METHODS:
-        own = by_seed(records, method)
-        cells = [with_interval([r[name] for r in own]) for name in ("validation_loss", "test_loss", "test_error")]
+        runs = by_seed(records, method)
+        cells = [str(interval([r[name] for r in runs])) for name in ("validation_loss", "test_loss", "test_error")]
         for online in (PINNED, SIMPLEX):
-            pairs = zip(by_seed(records, online), own, strict=True)
-            cells.append("" if method == online else with_interval([a["test_loss"] - b["test_loss"] for a, b in pairs]))
-        seconds = [f"{mean_interval([r[name] for r in own])[0]:.1f}" for name in ("seconds", "cpu_seconds")]
+            pairs = zip(by_seed(records, online), runs, strict=True)
+            cells.append("" if method == online else str(interval([a["test_loss"] - b["test_loss"] for a, b in pairs])))
+        seconds = [f"{interval([r[name] for r in runs]).mean:.1f}" for name in ("seconds", "cpu_seconds")]
         rows.append([method, *cells, *seconds])
     header = ["method", "validation log loss", "test log loss", "test error"]
-    return markdown([*header, "pinned minus it, test", "simplex minus it, test", "seconds", "of processor"], rows)
+    header += ["pinned minus this, test", "simplex minus this, test", "seconds", "processor seconds"]
+    return markdown(header, rows)
 
 
 def weights_table(records: Sequence[Record]) -> str:
-    """Mean over seeds of the weights that the reported models were trained with."""
+    """Return the table of the weights of the reported models, as means over seeds."""
     columns = [[mean_weights(r) for r in by_seed(records, method)] for method in (PINNED, SIMPLEX, RANDOM)]
     rows = []
     for name in NAMES:
         label = f"{name} (harmful)" if name in HARMFUL else name
-        rows.append([label, *(with_interval([w[name] for w in column], digits=3) for column in columns)])
+        rows.append([label, *(interval([w[name] for w in column]).text(3) for column in columns)])
     return markdown(["weight", PINNED, SIMPLEX, RANDOM], rows)
 
 
 def draw_figure(records: Sequence[Record], path: Path) -> None:
-    """Test log loss by method with 95% intervals and a point a seed; learned weights by augmentation."""
+    """Draw test log loss by method, with 95% intervals and one mark per seed, and the learned weights."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -178,16 +183,17 @@ def draw_figure(records: Sequence[Record], path: Path) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.2), layout="constrained")
     for place, method in enumerate(METHODS):
         losses = [r["test_loss"] for r in by_seed(records, method)]
-        mean, half = mean_interval(losses)
+        estimate = interval(losses)
         color = "tab:blue" if method in (PINNED, SIMPLEX) else "tab:gray"
-        left.errorbar(mean, place, xerr=np.nan_to_num(half), fmt="o", color=color, capsize=4)
+        left.errorbar(estimate.mean, place, xerr=np.nan_to_num(estimate.half), fmt="o", color=color, capsize=4)
         left.plot(losses, [place + 0.2] * len(losses), "|", color=color, alpha=0.6)
     left.set(title="test log loss at the best-validation epoch", yticks=range(len(METHODS)), yticklabels=METHODS)
     left.invert_yaxis()
     places = np.arange(len(AUGMENTATIONS))
     for shift, (method, color) in enumerate(((PINNED, "tab:blue"), (SIMPLEX, "tab:orange"))):
-        found = [mean_weights(r) for r in by_seed(records, method)]
-        means, halves = np.array([mean_interval([w[name] for w in found]) for name in AUGMENTATIONS]).T
+        weights = [mean_weights(r) for r in by_seed(records, method)]
+        estimates = [interval([w[name] for w in weights]) for name in AUGMENTATIONS]
+        means, halves = np.array([e.mean for e in estimates]), np.array([e.half for e in estimates])
         error = np.nan_to_num(np.stack([np.minimum(halves, means), halves]))
         right.bar(places + 0.4 * shift, means, 0.4, yerr=error, color=color, label=method, capsize=2)
     right.set(title="learned weights; the last three are harmful")
@@ -199,11 +205,11 @@ def draw_figure(records: Sequence[Record], path: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> str:
-    """Run what is missing, draw, and return the tables."""
-    given = arguments(__doc__, "cnn_augmentations", argv, without=("data",))
-    epochs, draws = given.epochs or (100 if given.full else 6), 20 if given.full else 2
-    records = run_missing(given.results, keys(given.seeds, epochs, draws), run, given.jobs)
-    draw_figure(records, given.image)
+    """Run what is missing, draw the figure, and return the tables."""
+    options = arguments(__doc__, "cnn_augmentations", argv, without=("data",))
+    epochs, draws = options.epochs or (100 if options.full else 6), 20 if options.full else 2
+    records = run_missing(options.results, keys(options.seeds, epochs, draws), run, options.jobs)
+    draw_figure(records, options.image)
     return table(records) + "\n" + weights_table(records)
 
 

@@ -1,10 +1,9 @@
-"""What the examples share: data, models, one training run, and results that survive a killed process."""
+"""What the examples share: data, models, one training run, and records that survive a killed process."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import sys
 import time
@@ -18,16 +17,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from scipy import stats
-from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
-from tuneloss.paper import results
 from tuneloss.paper.datasets import digits, load_features
-from tuneloss.paper.results import Record, Task
+from tuneloss.paper.experiment import run_units
+from tuneloss.paper.results import Record
 
 ROOT = Path(__file__).resolve().parents[1]
-DIGITS = "digits, 100 training examples"  # what stands in for the features when there is no TUNELOSS_DATA
+DIGITS = "digits, 100 training examples"  # the data set that replaces features files without TUNELOSS_DATA
 
 Examples = tuple[Tensor, Tensor]  # inputs (N, D) and labels (N,)
 
@@ -37,7 +34,7 @@ Examples = tuple[Tensor, Tensor]  # inputs (N, D) and labels (N,)
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Labelled examples to train on, to validate on and to test on."""
+    """Labelled examples for training, validation and test."""
 
     name: str
     n_classes: int
@@ -47,20 +44,29 @@ class Split:
 
     @property
     def n_inputs(self) -> int:
+        """Number of inputs per example."""
         return self.train[0].shape[1]
 
 
 @lru_cache(maxsize=2)
 def load(name: str, folder: str | None, *, standardize: bool = True) -> Split:
-    """The features file `name`.npz of a folder, standardised by its training part or as it is; digits without a folder.
+    """Load a data set with its fixed split.
 
-    The file holds `features` (N, D), `labels` (N,) and `split` (N,): 0 for training, 1 for validation, 2 for
-    test. A feature that is constant in training is only centred. Digits have a fixed split too, so that a
-    seed means the same on both: where the model starts and the order of its examples.
+    A seed of an example then sets where the model starts and the order of its examples, but not the split.
+
+    Parameters
+    ----------
+    name : str
+        Name of a features file, without its suffix; see `tuneloss.paper.datasets`.
+    folder : str or None
+        Folder of features files; without it, digits are loaded.
+    standardize : bool, default True
+        Whether features are centred and divided by their standard deviation over the training examples. A feature that
+        is constant in training is only centred.
     """
     if not folder:
-        given = digits(0)
-        parts = [(given.train_x, given.train_y), (given.validation_x, given.validation_y), (given.test_x, given.test_y)]
+        file = digits(0)
+        parts = [(file.train_x, file.train_y), (file.validation_x, file.validation_y), (file.test_x, file.test_y)]
         name = DIGITS
     else:
         file = load_features(Path(folder) / f"{name}.npz")
@@ -73,7 +79,16 @@ def load(name: str, folder: str | None, *, standardize: bool = True) -> Split:
 
 
 class Batches:
-    """Batches of examples, in a new order each time if a seed is given: a DataLoader without its cost an example."""
+    """Batches of examples: a DataLoader without its cost per example.
+
+    Parameters
+    ----------
+    examples : (inputs, labels)
+    size : int
+        Examples per batch.
+    seed : int, optional
+        If given, each pass takes the examples in a new order.
+    """
 
     def __init__(self, examples: Examples, size: int, *, seed: int | None = None) -> None:
         self.examples, self.size = examples, size
@@ -94,7 +109,7 @@ class Batches:
 
 
 def softmax(split: Split, seed: int) -> nn.Module:
-    """Softmax regression, started at 0."""
+    """Make a softmax regression that starts at 0."""
     torch.manual_seed(seed)
     model = nn.Linear(split.n_inputs, split.n_classes)
     nn.init.zeros_(model.weight)
@@ -103,13 +118,13 @@ def softmax(split: Split, seed: int) -> nn.Module:
 
 
 def mlp(split: Split, seed: int, hidden: int = 128) -> nn.Module:
-    """D - 128 - C with ReLU, started as PyTorch does."""
+    """Make an MLP with one hidden layer and ReLU, initialised as PyTorch does."""
     torch.manual_seed(seed)
     return nn.Sequential(nn.Linear(split.n_inputs, hidden), nn.ReLU(), nn.Linear(hidden, split.n_classes))
 
 
 def logloss(model: nn.Module, batch: Examples) -> Tensor:
-    """Mean log loss over the batch."""
+    """Compute the mean log loss of a batch."""
     return F.cross_entropy(model(batch[0]), batch[1])
 
 
@@ -123,11 +138,17 @@ class Tuner(Protocol):
 
 
 @dataclass(frozen=True)
-class Run:
-    """Mean log loss (`*_loss`) and top-1 error (`*_error`) after each epoch, and what it took.
+class Training:
+    """The course of one training run.
 
-    Seconds are of what a user needs: training, validation, tuning. The processor's seconds are of this process, so
-    they do not grow when others use the machine.
+    Parameters
+    ----------
+    curves : mapping of str to list of float
+        Mean log loss (``*_loss``) and error rate (``*_error``) after each epoch.
+    seconds : float
+        Wall-clock time of what a user needs: training, validation and tuning.
+    cpu_seconds : float
+        Processor time of the same, in this process. It does not grow when others use the machine.
     """
 
     curves: Mapping[str, list[float]]
@@ -136,11 +157,11 @@ class Run:
 
     @property
     def best_epoch(self) -> int:
-        """Index of the epoch of least validation log loss. An epoch without a finite one is never it."""
+        """Index of the epoch of least validation log loss; an epoch without a number is never the best."""
         return int(np.argmin(np.nan_to_num(self.curves["validation_loss"], nan=np.inf)))
 
     def summary(self) -> Record:
-        """Every curve at the best-validation epoch, the log losses of the last one too, and seconds."""
+        """Return all curves at the best epoch, the log losses at the last epoch, and the seconds."""
         at_best = {name: curve[self.best_epoch] for name, curve in self.curves.items()}
         at_last = {f"last_{name}": curve[-1] for name, curve in self.curves.items() if name.endswith("loss")}
         took = {"seconds": round(self.seconds, 3), "cpu_seconds": round(self.cpu_seconds, 3)}
@@ -159,12 +180,24 @@ def train(
     tune: Callable[[Batches, Batches], Tuner] | None = None,
     after_epoch: Callable[[int, Any], None] | None = None,
     parts: Sequence[str] = ("validation", "test"),
-) -> Run:
-    """Train, and measure the model after each epoch.
+) -> Training:
+    """Train a model, and measure it after each epoch.
 
-    tune: called with the training and the validation loader; makes the tuner whose step() ends each epoch.
-    after_epoch: called with the number of epochs done and the tuner, to look at it.
-    parts: of the split, measured each epoch.
+    Parameters
+    ----------
+    split : Split
+    model, loss, optimizer
+        As in any loop of PyTorch; ``loss(model, batch)`` returns a scalar.
+    epochs : int
+    seed : int
+        Seed of the order of examples, and of PyTorch.
+    batch_size : int, default 32
+    tune : callable, optional
+        Called with the training and the validation batches; returns the tuner whose ``step()`` ends each epoch.
+    after_epoch : callable, optional
+        Called with the number of epochs done and the tuner.
+    parts : sequence of str
+        The parts of the split that are measured.
     """
     torch.manual_seed(seed)
     loader, validation = Batches(split.train, batch_size, seed=seed), Batches(split.validation, 512)
@@ -180,7 +213,7 @@ def train(
         took += clocks() - start
         for part in parts:
             start = clocks()
-            for measure, value in zip(("loss", "error"), measured(model, getattr(split, part)), strict=True):
+            for measure, value in zip(("loss", "error"), measure_model(model, getattr(split, part)), strict=True):
                 curves[f"{part}_{measure}"].append(value)
             took += (part == "validation") * (clocks() - start)
         if tuner is not None:
@@ -189,17 +222,17 @@ def train(
             took += clocks() - start
         if after_epoch is not None:
             after_epoch(epoch + 1, tuner)
-    return Run(curves, float(took[0]), float(took[1]))
+    return Training(curves, float(took[0]), float(took[1]))
 
 
 def clocks() -> NDArray[np.float64]:
-    """Seconds on the wall, and of the processor."""
+    """Read the wall clock and the processor time of this process, in seconds."""
     return np.array([time.perf_counter(), time.process_time()])
 
 
 @torch.no_grad()
-def measured(model: nn.Module, examples: Examples) -> tuple[float, float]:
-    """Mean log loss and share of wrong labels."""
+def measure_model(model: nn.Module, examples: Examples) -> tuple[float, float]:
+    """Compute the mean log loss and the share of wrong labels."""
     model.eval()
     logits = model(examples[0])
     model.train()
@@ -210,61 +243,40 @@ def measured(model: nn.Module, examples: Examples) -> tuple[float, float]:
 # Results
 
 
-def run_missing(path: Path, keys: Sequence[Record], run: Callable[[Record], Record], jobs: int = 1) -> list[Record]:
-    """One record {**key, **run(key)} for each key, in order; those already in the file are not run again.
+@dataclass(frozen=True)
+class OneRun:
+    """A `Unit` of tuneloss.paper.experiment with one record: its key, and what `function` returns for it."""
 
-    Each is appended to the file, one JSON object a line, as soon as it is there: a killed process continues.
+    key: Record
+    function: Callable[[Record], Record]
+    n_records: int = 1
+
+    def run(self) -> list[Record]:
+        """Run it in one thread: processes share the cores, and on small matrices threads wait for each other."""
+        torch.set_num_threads(1)
+        return [{**self.key, **self.function(self.key)}]
+
+
+def run_missing(path: Path, keys: Sequence[Record], run: Callable[[Record], Record], jobs: int = 1) -> list[Record]:
+    """Return one record ``{**key, **run(key)}`` per key, in order; those already in the file are not run again.
+
+    Each record is appended to the file, as one line of JSON, as soon as its run ends: a killed process continues.
     """
 
-    def key_of(record: Record) -> str | None:
-        return _name(record, keys[0]) if set(keys[0]) <= set(record) else None
+    def on_unit(done: int, unit: OneRun | None) -> None:
+        say(f"{path}: {done}/{len(keys)}  {'' if unit is None else json.dumps(unit.key)}")
 
-    tasks = [Task(_name(key, key), (run, key)) for key in keys]
-    found = results.run_missing(
-        path,
-        tasks,
-        _run_one,
-        key_of,
-        jobs=jobs,
-        on_task=lambda done, key: say(f"{path}: {done}/{len(keys)}  {key or ''}"),
-    )
-    return [found[task.key][0] for task in tasks]
-
-
-def _run_one(run: Callable[[Record], Record], key: Record) -> list[Record]:
-    torch.set_num_threads(1)  # processes share the cores; on small matrices, more threads wait for each other
-    with threadpool_limits(1):
-        return [{**key, **run(key)}]
-
-
-def _name(record: Record, key: Record) -> str:
-    return json.dumps({name: record[name] for name in sorted(key)})
+    return run_units([OneRun(key, run) for key in keys], path, jobs=jobs, on_unit=on_unit)
 
 
 def say(text: str) -> None:
-    """Progress, for whoever watches."""
+    """Print progress to standard error."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
-def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean, and half the width of its 95% t interval (NaN for a single value).
-
-    For two methods on the same seeds, give the differences seed by seed.
-    """
-    n = len(values)
-    half = stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / math.sqrt(n) if n > 1 else math.nan
-    return float(np.mean(values)), float(half)
-
-
-def with_interval(values: Sequence[float], digits: int = 4) -> str:
-    """0.1234 ± 0.0056, or the value alone if there is one."""
-    mean, half = mean_interval(values)
-    return f"{mean:.{digits}f}" + (f" ± {half:.{digits}f}" if len(values) > 1 else "")
-
-
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table."""
+    """Return a Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
@@ -275,25 +287,26 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def arguments(
     doc: str | None, name: str, argv: Sequence[str] | None = None, *, without: Sequence[str] = (), full_seeds: int = 5
 ) -> argparse.Namespace:
-    """--full, --seeds, --out, and, unless without them, --data, --epochs and --jobs.
+    """Parse the options of an example.
 
-    Results of a --full run belong in docs/, of a small one in build/.
+    All examples have --full, --seeds and --out, and unless they are in `without`, --data, --epochs and --jobs. Records
+    and figures of a --full run belong in docs/, those of a small one in build/.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help=f"the committed figures: {full_seeds} seeds")
-    parser.add_argument("--seeds", type=int, nargs="+", help=f"instead of 0 (0 to {full_seeds - 1} with --full)")
+    parser.add_argument("--full", action="store_true", help=f"make the committed figures, with {full_seeds} seeds")
+    parser.add_argument("--seeds", type=int, nargs="+", help=f"seeds (default: 0; with --full 0 to {full_seeds - 1})")
     parser.add_argument("--out", type=Path, help="folder for results/ and images/ (default: docs, or build/examples)")
-    some: dict[str, dict[str, Any]] = {
+    optional: dict[str, dict[str, Any]] = {
         "data": {"default": os.environ.get("TUNELOSS_DATA"), "help": "folder of features files (or TUNELOSS_DATA)"},
-        "epochs": {"type": int, "help": "instead of the usual number"},
-        "jobs": {"type": int, "default": 1, "help": "processes"},
+        "epochs": {"type": int, "help": "epochs per run, instead of the usual number"},
+        "jobs": {"type": int, "default": 1, "help": "number of processes"},
     }
-    for option in [name for name in some if name not in without]:
-        parser.add_argument(f"--{option}", **some[option])
-    given = parser.parse_args(argv)
-    given.seeds = given.seeds or list(range(full_seeds if given.full else 1))
-    given.out = given.out or ROOT / ("docs" if given.full else "build/examples")
-    given.results, given.image = given.out / "results" / f"{name}.jsonl", given.out / "images" / f"{name}.png"
-    if "data" not in without and not given.data:
+    for option in [name for name in optional if name not in without]:
+        parser.add_argument(f"--{option}", **optional[option])
+    options = parser.parse_args(argv)
+    options.seeds = options.seeds or list(range(full_seeds if options.full else 1))
+    options.out = options.out or ROOT / ("docs" if options.full else "build/examples")
+    options.results, options.image = options.out / "results" / f"{name}.jsonl", options.out / "images" / f"{name}.png"
+    if "data" not in without and not options.data:
         say(f"TUNELOSS_DATA is not set: running on {DIGITS}, instead of image features.")
-    return given
+    return options

@@ -1,13 +1,13 @@
-"""One run of an MLP that tunes the weights of five loss terms, against early stopping and 20 random full runs.
+"""Tune the weights of five loss terms in one run of an MLP; compare with early stopping and 20 random runs.
 
     log loss + l1 |w|_1 + l2 |w|_2^2 + smooth * uniform labels + dropout * log loss under dropout
              + noise * log loss on noisy inputs
 
-python examples/mlp_five_terms.py            small: one seed; on scikit-learn's digits if TUNELOSS_DATA is not set
+python examples/mlp_five_terms.py            small: one seed, on scikit-learn's digits if TUNELOSS_DATA is not set
 python examples/mlp_five_terms.py --full     nct_crc_he_3class and tf_flowers, 40 epochs, 5 seeds, into docs/
 
-Every run counts with its model at the epoch of least validation log loss. The best random run is that of least
-validation log loss among 20 (small: 3) that draw their weights log-uniformly from the box that the tuner has.
+Every run is reported at its epoch of least validation log loss. The best random run is the one of least validation log
+loss among 20 (small: 3) whose weights are drawn log-uniformly from ranges that end at the upper bounds of the tuner.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from common import (
     load,
     logloss,
     markdown,
-    mean_interval,
     mlp,
     run_missing,
     train,
-    with_interval,
 )
 from torch import Tensor
 
+from tuneloss.paper.statistics import interval
 from tuneloss.torch import L1, L2, Augmented, Dropout, LinearLoss, OnlineTuner, UniformLabels
 from tuneloss.torch.observing import ObserveOptions
 
-LEARNING_RATE, ON_DIGITS = 1e-3, 1e-2  # Adam's own default; digits overfit at theirs
-SLOW = 3e-4  # for early stopping the best of 1e-4, 3e-4 and 1e-3, on seeds that are not reported
+LEARNING_RATE, ON_DIGITS = 1e-3, 1e-2  # Adam's default; at the larger one digits overfit within the epochs
+SLOW = 3e-4  # the best of 1e-4, 3e-4 and 1e-3 for early stopping, on seeds that are not reported
+MEASURES = ("validation_loss", "test_loss", "test_error")  # in the table
 DATASETS = ("nct_crc_he_3class", "tf_flowers")
 PLAIN, RANDOM, ONLINE = "early stopping", "best random run", "one online run"
 PLAIN_SLOW = f"early stopping, rate {SLOW:g}"
-FULL = "one online run, observing all batches"  # by default half of them
+FULL = "one online run, observing all batches"  # by default the tuner observes half of them
 
-# From, to: random search draws log-uniformly between them; the tuner's box is from 0. Between them lies what helped
-# when each term was tried alone, on seeds that are not reported: wider ranges would make random search worse. The data
-# terms are means, the penalties sums over parameters.
+# Ranges of the weights. Random search draws log-uniformly from them; the box of the tuner begins at 0. They hold the
+# weights that helped when each term was tried alone, on seeds that are not reported. Wider ranges would make random
+# search worse. Data terms are means over examples, penalties are sums over parameters.
 RANGES = {
     "smooth": (1e-3, 0.1),
     "dropout": (0.1, 10.0),
@@ -57,12 +57,12 @@ RANGES = {
 
 
 def add_noise(x: Tensor) -> Tensor:
-    """Features have standard deviation 1, and so has the noise."""
+    """Add noise of standard deviation 1, which is that of the features."""
     return x + torch.randn_like(x)
 
 
 def five_terms() -> LinearLoss:
-    """Log loss, pinned at 1, and five terms to tune, at 0 to begin with."""
+    """Make the loss: log loss, pinned at 1, and five terms to tune, which start at 0."""
     terms = {
         "logloss": logloss,
         "smooth": UniformLabels(),
@@ -75,13 +75,13 @@ def five_terms() -> LinearLoss:
 
 
 def random_weights(seed: int, draw: int) -> dict[str, float]:
-    """The `draw`-th log-uniform choice of a seed."""
+    """Draw the random weights number `draw` of a seed, log-uniformly."""
     rng = np.random.default_rng([seed, draw])
     return {name: float(np.exp(rng.uniform(*np.log(ends)))) for name, ends in RANGES.items()}
 
 
 def run(key: Record, *, folder: str | None) -> Record:
-    """One training run; a random one is known by its draw."""
+    """Make one training run; `draw` in the key is the number of a random run."""
     seed, online = key["seed"], key["method"] in (ONLINE, FULL)
     split = load(key["dataset"], folder)
     model, loss = mlp(split, seed), five_terms()
@@ -96,11 +96,11 @@ def run(key: Record, *, folder: str | None) -> Record:
 
     optimizer = torch.optim.Adam(model.parameters(), lr=key["learning_rate"], fused=True)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Tuning may hurt")  # the best-validation epoch is reported anyway
-        found = train(split, model, loss, optimizer, epochs=key["epochs"], seed=seed, tune=tune if online else None)
-    record = found.summary()
+        warnings.filterwarnings("ignore", message="Tuning may hurt")  # the best epoch is reported in any case
+        trained = train(split, model, loss, optimizer, epochs=key["epochs"], seed=seed, tune=tune if online else None)
+    record = trained.summary()
     if key["draw"] is None:
-        record |= {"validation_curve": found.curves["validation_loss"], "test_curve": found.curves["test_loss"]}
+        record |= {"validation_curve": trained.curves["validation_loss"], "test_curve": trained.curves["test_loss"]}
     if online:
         history = tuners[0].history
         record["weights"] = {n: [float(f"{r.weights[n]:.4g}") for r in history] for n in RANGES}
@@ -111,57 +111,67 @@ def run(key: Record, *, folder: str | None) -> Record:
 
 
 def keys(datasets: Sequence[str], seeds: Sequence[int], rate: float, epochs: int, draws: int) -> list[Record]:
-    """What names each run."""
+    """Return the key of each run."""
     methods = [(PLAIN, None, rate), (PLAIN_SLOW, None, SLOW), (ONLINE, None, rate), (FULL, None, rate)]
     methods += [(RANDOM, draw, rate) for draw in range(draws)]
     return [
-        {"dataset": dataset, "method": method, "seed": seed, "draw": draw, "learning_rate": own, "epochs": epochs}
+        {
+            "dataset": dataset,
+            "method": method,
+            "seed": seed,
+            "draw": draw,
+            "learning_rate": method_rate,
+            "epochs": epochs,
+        }
         for dataset in datasets
         for seed in seeds
-        for method, draw, own in methods
+        for method, draw, method_rate in methods
     ]
 
 
 def by_seed(records: Sequence[Record], dataset: str, method: str) -> list[Record]:
-    """One record a seed, in order of seeds; of random runs the chosen one, with the seconds of all."""
-    own = [r for r in records if r["dataset"] == dataset]
-    seeds = sorted({r["seed"] for r in own})
+    """Return one record per seed; for random runs the best one, with the seconds of all."""
+    runs = [r for r in records if r["dataset"] == dataset]
+    seeds = sorted({r["seed"] for r in runs})
     if method != RANDOM:
-        return [next(r for r in own if r["seed"] == seed and r["method"] == method) for seed in seeds]
+        return [next(r for r in runs if r["seed"] == seed and r["method"] == method) for seed in seeds]
     chosen = []
     for seed in seeds:
-        runs = [r for r in own if r["seed"] == seed and r["method"] == RANDOM]
-        best = min(runs, key=lambda r: r["validation_loss"])
-        chosen.append({**best, **{name: sum(r[name] for r in runs) for name in ("seconds", "cpu_seconds")}})
+        draws = [r for r in runs if r["seed"] == seed and r["method"] == RANDOM]
+        best = min(draws, key=lambda r: r["validation_loss"])
+        chosen.append({**best, **{name: sum(r[name] for r in draws) for name in ("seconds", "cpu_seconds")}})
     return chosen
 
 
 def table(records: Sequence[Record]) -> str:
-    """Mean and 95% interval over seeds, and the differences from the online run, seed by seed."""
+    """Return the table: mean and 95% interval over seeds, and the online run minus each method, by seed."""
     rows = []
     for dataset in dict.fromkeys(r["dataset"] for r in records):
         online = by_seed(records, dataset, ONLINE)
         for method in (PLAIN, PLAIN_SLOW, RANDOM, FULL, ONLINE):
-            own = by_seed(records, dataset, method)
-            lower = [a["test_loss"] - b["test_loss"] for a, b in zip(online, own, strict=True)]
-            compared = f"{with_interval(lower)}; {sum(d <= 0 for d in lower)} of {len(lower)}"
+            runs = by_seed(records, dataset, method)
+            differences = [a["test_loss"] - b["test_loss"] for a, b in zip(online, runs, strict=True)]
+            compared = f"{interval(differences)}; {sum(d <= 0 for d in differences)} of {len(differences)}"
             rows.append(
                 [
                     dataset,
                     method,
-                    *(with_interval([r[name] for r in own]) for name in ("validation_loss", "test_loss", "test_error")),
+                    *(
+                        str(interval([r[name] for r in runs]))
+                        for name in ("validation_loss", "test_loss", "test_error")
+                    ),
                     "" if method == ONLINE else compared,
-                    f"{mean_interval([r['seconds'] for r in own])[0]:.1f}",
-                    f"{mean_interval([r['cpu_seconds'] for r in own])[0]:.1f}",
+                    f"{interval([r['seconds'] for r in runs]).mean:.1f}",
+                    f"{interval([r['cpu_seconds'] for r in runs]).mean:.1f}",
                 ]
             )
     header = ("data", "method", "validation log loss", "test log loss", "test error")
-    compared = "online minus it, test log loss; seeds with online not above"
-    return markdown([*header, compared, "seconds", "of processor"], rows)
+    compared = "online minus this, test log loss; seeds in which online is not above"
+    return markdown([*header, compared, "seconds", "processor seconds"], rows)
 
 
 def draw_figure(records: Sequence[Record], path: Path) -> None:
-    """For each data set: test log loss by epoch, and the weights that were learned (first seed)."""
+    """Draw one row per data set: test log loss by epoch, and the learned weights of the first seed."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -179,7 +189,7 @@ def draw_figure(records: Sequence[Record], path: Path) -> None:
             epochs = np.arange(1, curves.shape[1] + 1)
             left.plot(epochs, curves.mean(axis=0), color=color, label="no terms" if method == PLAIN else method)
             left.fill_between(epochs, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.2, lw=0)
-        chosen = mean_interval([r["test_loss"] for r in by_seed(records, dataset, RANDOM)])[0]
+        chosen = interval([r["test_loss"] for r in by_seed(records, dataset, RANDOM)]).mean
         left.axhline(chosen, color=COLORS["random search"], ls="--", label=RANDOM)
         left.set(title=dataset, xlabel="epoch", ylabel="test log loss")
         left.legend()
@@ -193,13 +203,13 @@ def draw_figure(records: Sequence[Record], path: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> str:
-    """Run what is missing, draw, and return the table."""
-    given = arguments(__doc__, "mlp_five_terms", argv)
-    datasets = DATASETS if given.data else ("digits",)
-    epochs, draws = given.epochs or (40 if given.full else 15), 20 if given.full else 3
-    wanted = keys(datasets, given.seeds, LEARNING_RATE if given.data else ON_DIGITS, epochs, draws)
-    records = run_missing(given.results, wanted, partial(run, folder=given.data), given.jobs)
-    draw_figure(records, given.image)
+    """Run what is missing, draw the figure, and return the table."""
+    options = arguments(__doc__, "mlp_five_terms", argv)
+    datasets = DATASETS if options.data else ("digits",)
+    epochs, draws = options.epochs or (40 if options.full else 15), 20 if options.full else 3
+    wanted = keys(datasets, options.seeds, LEARNING_RATE if options.data else ON_DIGITS, epochs, draws)
+    records = run_missing(options.results, wanted, partial(run, folder=options.data), options.jobs)
+    draw_figure(records, options.image)
     return table(records)
 
 

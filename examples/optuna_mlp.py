@@ -1,10 +1,10 @@
-"""One Optuna study tunes the five loss weights of an MLP and its learning rate: TuneLossSampler, TPE, GPSampler.
+"""Tune five loss weights and the learning rate of an MLP in one Optuna study, by TuneLossSampler, TPE or GPSampler.
 
-python examples/optuna_mlp.py            small: one seed, few trials; tf_flowers, or digits if TUNELOSS_DATA is not set
+python examples/optuna_mlp.py            small: one seed, few trials; digits if TUNELOSS_DATA is not set
 python examples/optuna_mlp.py --full     30 trials of 20 epochs, 5 seeds, into docs/
 
-The loss is that of examples/mlp_five_terms.py. A trial's value is the validation log loss of the model after its last
-epoch; the test log loss that is shown is that of the best trial so far.
+The loss is that of examples/mlp_five_terms.py, on tf_flowers. The value of a trial is the validation log loss after its
+last epoch. The test log loss in table and figure is that of the best trial so far.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from pathlib import Path
 import numpy as np
 import optuna
 import torch
-from common import Batches, Record, arguments, load, logloss, markdown, mlp, run_missing, train, with_interval
+from common import Batches, Record, arguments, load, logloss, markdown, mlp, run_missing, train
 from mlp_five_terms import RANGES, five_terms
 
 from tuneloss import Box
 from tuneloss.integrations.optuna import TuneLossSampler
+from tuneloss.paper.statistics import interval
 from tuneloss.torch import observe
 
-RATES = (1e-4, 1e-2)
+RATES = (1e-4, 1e-2)  # range of the learning rate
 TUNELOSS, TPE, GP = "TuneLossSampler, TPE as fallback", "TPESampler", "GPSampler"
 COLORS = {TUNELOSS: "#0072B2", TPE: "#CC79A7", GP: "#E69F00"}
-SHOWN = (5, 10, 20, 30)  # trials
+AFTER = (5, 10, 20, 30)  # numbers of trials in the table
 
 
 def make_sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
-    """The sampler of this name."""
+    """Make the sampler of this name."""
     if name == TUNELOSS:
         box = Box.from_dict({"logloss": 1.0, **RANGES})
         return TuneLossSampler(box, fallback=optuna.samplers.TPESampler(seed=seed), seed=seed)
@@ -40,7 +41,7 @@ def make_sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
 
 
 def run(key: Record, *, folder: str | None) -> Record:
-    """One study: test log loss and error of the best trial so far, after each trial, and its parameters."""
+    """Run one study; record test log loss and error of the best trial so far, after each trial, and its parameters."""
     split = load(key["dataset"], folder)
     seed, epochs = key["seed"], key["epochs"]
     test: list[tuple[float, float]] = []
@@ -52,12 +53,12 @@ def run(key: Record, *, folder: str | None) -> Record:
         model, loss = mlp(split, seed), five_terms()
         loss.set_weights(weights)
         optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True)
-        found = train(split, model, loss, optimizer, epochs=epochs, seed=seed)
+        trained = train(split, model, loss, optimizer, epochs=epochs, seed=seed)
         loaders = Batches(split.train, 512), Batches(split.validation, 512)
         trial.set_user_attr("tuneloss", observe(model, loss, logloss, *loaders).to_dict())
-        test.append((found.curves["test_loss"][-1], found.curves["test_error"][-1]))
-        seconds.append(found.seconds)
-        return found.curves["validation_loss"][-1]
+        test.append((trained.curves["test_loss"][-1], trained.curves["test_error"][-1]))
+        seconds.append(trained.seconds)
+        return trained.curves["validation_loss"][-1]
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with warnings.catch_warnings():
@@ -76,7 +77,7 @@ def run(key: Record, *, folder: str | None) -> Record:
 
 
 def keys(datasets: Sequence[str], seeds: Sequence[int], epochs: int, trials: int) -> list[Record]:
-    """What names each study."""
+    """Return the key of each study."""
     return [
         {"dataset": dataset, "sampler": sampler, "seed": seed, "epochs": epochs, "trials": trials}
         for seed in seeds
@@ -86,29 +87,33 @@ def keys(datasets: Sequence[str], seeds: Sequence[int], epochs: int, trials: int
 
 
 def table(records: Sequence[Record]) -> str:
-    """Test log loss after some trials, mean and 95% interval over seeds; and differences after the last one."""
+    """Return the table: test log loss after some trials, mean and 95% interval over seeds, and differences by seed."""
     rows = []
     for dataset in dict.fromkeys(r["dataset"] for r in records):
         ours = {r["seed"]: r["test_loss"][-1] for r in records if (r["dataset"], r["sampler"]) == (dataset, TUNELOSS)}
         for sampler in COLORS:
-            own = [r for r in records if (r["dataset"], r["sampler"]) == (dataset, sampler)]
-            at = [with_interval([r["test_loss"][n - 1] for r in own]) if n <= own[0]["trials"] else "" for n in SHOWN]
-            less = with_interval([r["test_loss"][-1] - ours[r["seed"]] for r in own])
-            error = with_interval([r["test_error"][-1] for r in own])
-            rows.append([dataset, sampler, *at, error, "" if sampler == TUNELOSS else less])
-    after = [f"after {n} trials" for n in SHOWN]
-    return markdown(["data", "sampler", *after, "test error, last", "test log loss less TuneLossSampler's, last"], rows)
+            studies = [r for r in records if (r["dataset"], r["sampler"]) == (dataset, sampler)]
+            at = [
+                str(interval([r["test_loss"][n - 1] for r in studies])) if n <= studies[0]["trials"] else ""
+                for n in AFTER
+            ]
+            difference = str(interval([r["test_loss"][-1] - ours[r["seed"]] for r in studies]))
+            error = str(interval([r["test_error"][-1] for r in studies]))
+            rows.append([dataset, sampler, *at, error, "" if sampler == TUNELOSS else difference])
+    after = [f"after {n} trials" for n in AFTER]
+    return markdown(["data", "sampler", *after, "test error, last", "test log loss minus TuneLossSampler, last"], rows)
 
 
 def draw_figure(records: Sequence[Record], path: Path) -> None:
-    """Log loss of the best trial so far, on validation and test examples: mean over seeds, band: all seeds."""
+    """Draw log loss of the best trial so far on validation and test examples: means, with bands of all seeds."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, NullLocator
 
     panels = {"validation": "validation log loss", "test_loss": "test log loss of the same trial"}
     figure = Figure(figsize=(10, 4.4), layout="constrained")
     for axes, (measure, label) in zip(figure.subplots(1, 2, sharey=True), panels.items(), strict=True):
-        for (sampler, color), style in zip(COLORS.items(), ("-", "-", "--"), strict=True):  # TPE and GP begin alike
+        styles = ("-", "-", "--")  # TPE and GP begin with the same trials
+        for (sampler, color), style in zip(COLORS.items(), styles, strict=True):
             curves = np.array([r[measure] for r in records if r["sampler"] == sampler])
             trials = np.arange(1, curves.shape[1] + 1)
             axes.plot(trials, curves.mean(axis=0), style, color=color, label=sampler)
@@ -127,13 +132,13 @@ def draw_figure(records: Sequence[Record], path: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> str:
-    """Run what is missing, draw, and return the table."""
-    given = arguments(__doc__, "optuna_mlp", argv)
-    datasets = ("tf_flowers",) if given.data else ("digits",)
-    epochs, trials = given.epochs or (20 if given.full else 5), 30 if given.full else 6
-    wanted = keys(datasets, given.seeds, epochs, trials)
-    records = run_missing(given.results, wanted, partial(run, folder=given.data), given.jobs)
-    draw_figure(records, given.image)
+    """Run what is missing, draw the figure, and return the table."""
+    options = arguments(__doc__, "optuna_mlp", argv)
+    datasets = ("tf_flowers",) if options.data else ("digits",)
+    epochs, trials = options.epochs or (20 if options.full else 5), 30 if options.full else 6
+    wanted = keys(datasets, options.seeds, epochs, trials)
+    records = run_missing(options.results, wanted, partial(run, folder=options.data), options.jobs)
+    draw_figure(records, options.image)
     return table(records)
 
 

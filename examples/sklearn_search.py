@@ -1,10 +1,10 @@
-"""How TunedLogisticRegression searches, and what it learns, on digits.
+"""Show how TunedLogisticRegression searches, and what it learns, on digits.
 
 python examples/sklearn_search.py            300 of the examples, 3 folds; the picture goes into build/examples/
 python examples/sklearn_search.py --full     all examples, 5 folds; the picture goes into docs/
 
-Left: validation log loss of each fit, by its L2 weight, beside that of L2 alone. Right: the penalty of a coefficient,
-of the last fit and of `strategy="online"`, which learns it as a convex function.
+Left: validation log loss of each fit by its L2 weight, beside that of fits with L2 alone. Right: the penalty of a
+coefficient, as learned by the last fit and by `strategy="online"`, which learns a convex function.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PLAIN, LEARNED, ONLINE = "#7F7F7F", "#0072B2", "#E69F00"
 
 
 def l2_alone(x: Array, y: Array, folds: Folds, weights: Array) -> Array:
-    """Validation log loss, mean over all examples, of fits with each of these L2 weights, given from strong to weak."""
+    """Compute the mean validation log loss of fits with L2 alone, for L2 weights from large to small."""
     total = np.zeros(len(weights))
     for train, held in folds:
         model = LogisticRegression(tol=1e-6, max_iter=9999, warm_start=True)
@@ -45,7 +45,7 @@ def l2_alone(x: Array, y: Array, folds: Folds, weights: Array) -> Array:
 
 
 def table(model: TunedLogisticRegression) -> str:
-    """Each fit: its weights and validation log loss; the chosen one is marked."""
+    """Return the table of all fits: weights and validation log loss; the chosen fit is marked."""
     rows = [
         [
             f"{number}{' (chosen)' if number == model.best_run_ + 1 else ''}",
@@ -59,24 +59,24 @@ def table(model: TunedLogisticRegression) -> str:
 
 
 def draw_figure(model: TunedLogisticRegression, online: TunedLogisticRegression, plain: Array, path: Path) -> None:
-    """plain: (n, 2) L2 weights, and validation log losses of L2 alone."""
+    """Draw the figure; `plain` (n, 2) holds L2 weights and validation log losses of fits with L2 alone."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     search, penalty = figure.subplots(1, 2)
     search.plot(*plain.T, color=PLAIN, label="L2 alone, all weights")
     for kind, color, label in ((True, PLAIN, "fits with L2 alone"), (False, LEARNED, "fits with learned weights")):
-        own = [(i, run) for i, run in enumerate(model.history_, start=1) if is_l2_only(run["weights"]) is kind]
-        at = np.array([(run["weights"]["l2"], run["validation_loss"]) for _, run in own]).reshape(-1, 2)
+        fits = [(i, run) for i, run in enumerate(model.history_, start=1) if is_l2_only(run["weights"]) is kind]
+        at = np.array([(run["weights"]["l2"], run["validation_loss"]) for _, run in fits]).reshape(-1, 2)
         search.plot(*at.T, "o", color=color, markersize=7, label=label)
-        for (number, _), point in zip(own, at, strict=True):  # above, or below if learned: they may lie side by side
+        for (number, _), point in zip(fits, at, strict=True):  # above; below if learned, since points may be close
             search.annotate(
                 str(number), point, (0, 7 if kind else -16), textcoords="offset points", color=color, ha="center"
             )
-    seen = [run["validation_loss"] for run in model.history_]
-    room = 0.15 * (max(seen) - min(seen))
+    losses = [run["validation_loss"] for run in model.history_]
+    room = 0.15 * (max(losses) - min(losses))
     search.set(
-        xscale="log", xlabel="L2 weight", ylabel="validation log loss", ylim=(min(seen) - room, max(seen) + room)
+        xscale="log", xlabel="L2 weight", ylabel="validation log loss", ylim=(min(losses) - room, max(losses) + room)
     )
     points, values = online.regularizer_
     w = np.linspace(*(1.2 * np.abs(online.coef_).max() * np.array([-1, 1])), 401)
@@ -97,17 +97,17 @@ def draw_figure(model: TunedLogisticRegression, online: TunedLogisticRegression,
 
 
 def main(argv: Sequence[str] | None = None) -> str:
-    """Fit, draw, and return the table."""
+    """Fit, draw the figure, and return the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="all examples, 5 folds, a finer curve")
     parser.add_argument("--seed", type=int, default=0, help="of the folds")
     parser.add_argument("--out", type=Path, help="folder for images/ (default: docs, or build/examples)")
-    given = parser.parse_args(argv)
-    out = given.out or ROOT / ("docs" if given.full else "build/examples")
-    n_examples, n_folds, n_points = (None, 5, 40) if given.full else (300, 3, 8)
+    options = parser.parse_args(argv)
+    out = options.out or ROOT / ("docs" if options.full else "build/examples")
+    n_examples, n_folds, n_points = (None, 5, 40) if options.full else (300, 3, 8)
     x, y = (array[:n_examples] for array in load_digits(return_X_y=True))
     x = StandardScaler().fit_transform(x)
-    folds = list(StratifiedKFold(n_folds, shuffle=True, random_state=given.seed).split(x, y))
+    folds = list(StratifiedKFold(n_folds, shuffle=True, random_state=options.seed).split(x, y))
     model, online = (TunedLogisticRegression(strategy=s, cv=folds).fit(x, y) for s in ("runs", "online"))
     tried = [run["weights"]["l2"] for run in model.history_]
     grid = np.geomspace(max(tried) * 2, min(tried) / 2, n_points)

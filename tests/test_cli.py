@@ -9,8 +9,6 @@ from importlib.metadata import version
 
 import pytest
 
-from tuneloss.cli.paper import results_file
-
 
 def tuneloss(*arguments, cwd=None, stdin=None):
     return subprocess.run(
@@ -103,13 +101,6 @@ def test_a_quick_experiment_runs_on_digits_and_does_not_run_again(tmp_path, comm
     assert again.stdout == first.stdout
     assert "nothing was run" in again.stderr
     assert (tmp_path / f"{command}-quick.jsonl").read_text() == records
-
-
-def test_records_of_digits_alone_and_quick_ones_are_apart(tmp_path):
-    """So that who has no features files does not write into the records of those who have."""
-    names = [(["tf_flowers", "digits"], False), (["digits"], False), (["digits"], True)]
-    found = [results_file(tmp_path, "table1", datasets, quick).name for datasets, quick in names]
-    assert found == ["table1.jsonl", "table1-digits.jsonl", "table1-quick.jsonl"]
 
 
 def test_table2_gives_the_sizes_of_a_split():

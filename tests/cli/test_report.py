@@ -61,7 +61,7 @@ def test_text_that_cannot_be_written_is_shown_by_its_code(tmp_path, text):
 def test_extreme_errors_make_a_page_that_says_what_is_not_drawn(tmp_path, errors):
     runs = [run(error, number=i) for i, error in enumerate(errors)]
     page = page_of(journal(tmp_path / "a.jsonl", runs, chosen=1))
-    assert "Not drawn: it has numbers beyond 1e+100, or too near to 0." in page
+    assert "Not drawn: some numbers are beyond 1e+100, or too close to 0." in page
     assert all(f"<td>{error:.5g}</td>" in page for error in errors)
     assert "nan%" not in page
     assert "inf%" not in page
@@ -71,7 +71,7 @@ def test_extreme_errors_make_a_page_that_says_what_is_not_drawn(tmp_path, errors
 def test_extreme_numbers_of_runs_make_a_page_too(tmp_path, values):
     runs = [run(1.0 + i, number=i, info={"test": value}) for i, value in enumerate(values)]
     page = page_of(journal(tmp_path / "a.jsonl", runs))
-    assert "Not drawn: it has numbers beyond 1e+100" in page
+    assert "Not drawn: some numbers are beyond 1e+100" in page
     assert f"<td>{values[0]:.5g}</td>" in page
 
 

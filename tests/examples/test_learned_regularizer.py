@@ -1,7 +1,5 @@
 """The learned regularizer's example, small: what it finds, what it writes, and that it continues."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -57,11 +55,3 @@ def test_it_writes_a_figure_and_a_table(example, out, records):
     assert image.read_bytes().startswith(b"\x89PNG")
     rows = [line for line in example.table(records).splitlines() if line.startswith("|")]
     assert len(rows) == 2 + len(example.METHODS) + 1
-
-
-def test_intervals_are_students(example):
-    """Of 1, 2, 3: mean 2, half width t(0.975, 2) / sqrt(3). A single value has no interval."""
-    from common import mean_interval
-
-    assert mean_interval([1.0, 2.0, 3.0]) == pytest.approx((2.0, 4.302652729911275 / math.sqrt(3)))
-    assert math.isnan(mean_interval([1.0])[1])

@@ -3,21 +3,20 @@
 import pytest
 
 from tuneloss.errors import InvalidInput
-from tuneloss.paper import experiments
-from tuneloss.paper.ablation import BASE, VARIANTS, ablation_rows, ablation_units
-from tuneloss.paper.experiments import Setting, Unit, run_unit
-from tuneloss.paper.table1 import EXPERIMENT as TABLE1
+from tuneloss.paper import tuner_runs
+from tuneloss.paper.ablation import BASE, VARIANTS, Ablation
 from tuneloss.paper.terms import appendix_box
+from tuneloss.paper.tuner_runs import Setting, TunerRuns
 from tuneloss.tuning.sampling import center
 
 
 @pytest.fixture(autouse=True)
 def few_epochs(monkeypatch):
-    monkeypatch.setattr(experiments, "EPOCHS_ON_DIGITS", 3)
+    monkeypatch.setattr(tuner_runs, "EPOCHS_ON_DIGITS", 3)
 
 
 def records_of(setting, runs=2, repeat=0):
-    return list(run_unit(Unit("ablation", "digits", "some", repeat, runs, setting)))
+    return list(TunerRuns("ablation", "digits", "some", repeat, runs, setting).run())
 
 
 def numbers(records):
@@ -25,7 +24,7 @@ def numbers(records):
 
 
 def test_a_setting_of_defaults_is_table_1():
-    table1 = list(run_unit(Unit(TABLE1, "digits", BASE, 0, 3)))
+    table1 = list(TunerRuns("table1", "digits", BASE, 0, 3).run())
     assert numbers(records_of(Setting(BASE), 3)) == numbers(table1)
 
 
@@ -58,12 +57,13 @@ def test_ranges_for_means_are_those_of_sums_times_the_number_of_examples():
 def test_every_variant_differs_from_what_it_is_compared_with_and_runs():
     assert all(against in (BASE, "random", *VARIANTS) for _, against in VARIANTS.values())
     assert len({setting for setting, _ in VARIANTS.values()}) == len(VARIANTS)
-    units = ablation_units(["digits"], 1, 1)
+    ablation = Ablation(["digits"], 1, 1)
+    units = ablation.units()
     assert len(units) == len(VARIANTS) + 2
-    records = [next(iter(run_unit(unit))) for unit in units]
-    header, rows = ablation_rows(records)
-    assert len(rows) == len(units)
-    assert all(len(row) == len(header) for row in rows)
+    records = [next(iter(unit.run())) for unit in units]
+    (table,) = ablation.tables(records)
+    assert len(table.rows) == len(units)
+    assert all(len(row) == len(table.header) for row in table.rows)
 
 
 def test_differences_are_of_the_same_repeat_after_the_last_run():
@@ -73,14 +73,15 @@ def test_differences_are_of_the_same_repeat_after_the_last_run():
     name = "paper's objective"
     records = [record(BASE, i, run, 1.0 + i) for i in (0, 1) for run in (0, 1)]
     records += [record(name, i, run, loss) for i in (0, 1) for run, loss in ((0, 9.0), (1, 0.5 + i))]
-    _, rows = ablation_rows(records)
+    (table,) = Ablation(["d"]).tables(records)
+    rows = table.rows
     assert [row[1] for row in rows] == ["TuneLoss of Table 1", name]
     assert rows[0][-1] == ""
     assert rows[1][-1].startswith("-0.5000")
 
 
 def test_only_some_variants():
-    units = ablation_units(["digits"], 1, 1, ["calibrated objective", "calibrated objective"])  # once is enough
+    units = Ablation(["digits"], 1, 1, ["calibrated objective", "calibrated objective"]).units()  # once is enough
     assert [unit.tuner for unit in units] == ["tuneloss", "random", "calibrated objective"]
     with pytest.raises(InvalidInput, match=r"A variant must be one of .*; found 'none'"):
-        ablation_units(["digits"], 1, 1, ["none"])
+        Ablation(["digits"], 1, 1, ["none"])

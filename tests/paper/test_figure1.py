@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from tuneloss.paper.figure1 import KNOTS, TRAINED, draw_figure1, error_at, figure1_info, slope_at
+from tuneloss.paper.figure1 import KNOTS, TRAINED, draw_figure1, error_at, fit_losses, slope_at
 
 
 @pytest.fixture(scope="module")
 def info():
-    return figure1_info()
+    return fit_losses()
 
 
 def value(loss, theta):
@@ -55,7 +55,7 @@ def test_the_learned_loss_depends_on_the_models_given(info):
     """Nothing is fixed beforehand: moving one trained model moves the learned loss."""
     moved = TRAINED.copy()
     moved[1] -= 0.3
-    assert figure1_info(moved).losses[2].argmin != pytest.approx(info.losses[2].argmin, abs=1e-3)
+    assert fit_losses(moved).losses[2].argmin != pytest.approx(info.losses[2].argmin, abs=1e-3)
 
 
 def test_the_slope_is_the_derivative_of_the_error():

@@ -1,29 +1,15 @@
-"""Figure 3: the trainer and the tuner share one model; the learned penalty is the one that is trained with."""
+"""Figure 3: all tuners begin alike, what is there is not run again, and Table 1 stands beside it."""
 
-import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
 torch = pytest.importorskip("torch")
 
-from tests.paper.test_experiments import FIELDS  # noqa: E402
-from tuneloss.paper import figure3  # noqa: E402
-from tuneloss.paper.datasets import digits  # noqa: E402
-from tuneloss.paper.experiments import loss_and_error  # noqa: E402
-from tuneloss.paper.figure3 import (  # noqa: E402
-    ONLINE,
-    drawn_regularizer,
-    figure3_records,
-    kept_epochs,
-    learned_loss,
-    log_loss,
-    one_epoch,
-    online_run,
-    shared_model,
-)
-from tuneloss.paper.figure3_shown import draw_figure3, figure3_rows  # noqa: E402
-from tuneloss.paper.trainer import AdaGrad  # noqa: E402
-from tuneloss.tuning import OnlinePolicy  # noqa: E402
+from tests.paper.records import FIELDS, record  # noqa: E402
+from tuneloss.paper.experiment import Results, run_experiment  # noqa: E402
+from tuneloss.paper.figure3 import Figure3  # noqa: E402
+from tuneloss.paper.online_run import ONLINE  # noqa: E402
+from tuneloss.paper.results import writing  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -34,92 +20,32 @@ def one_thread():
         yield
 
 
-@pytest.fixture
-def trainer():
-    return AdaGrad(digits(0, n_train=60), np.random.default_rng(0))
-
-
-def test_the_model_is_the_trainers_params(trainer):
-    """After an epoch torch's log loss is NumPy's, without a copy."""
-    split, model = digits(0, n_train=60), shared_model(trainer)
-    one_epoch(trainer, learned_loss())
-    batch = torch.tensor(split.test_x, dtype=torch.float32), torch.tensor(split.test_y)
-    expected, _ = loss_and_error(trainer.params.T.astype(float), split.test_x, split.test_y)
-    assert log_loss(model, batch).item() == pytest.approx(expected, rel=1e-5)
-
-
-def test_an_epoch_follows_the_learned_penalty(trainer):
-    """A steep penalty pulls the params to 0; the regularizer in the record is the sum of its hinges."""
-    model, loss = shared_model(trainer), learned_loss()
-    one_epoch(trainer, loss)
-    before = model.weight.abs().sum().item()
-    loss.place_knots(model)
-    _, term, places = loss.penalty_terms()[0]
-    weights = torch.zeros(len(places))
-    knots = term.knots[0]
-    right, left = int((knots.abs()).argmin()), int((knots.abs()).argmin())
-    weights[right] = weights[50 + left] = 5.0
-    loss.set_weights({f"learned/{label}": float(w) for label, w in zip(term.labels(), weights, strict=True)})
-    drawn = drawn_regularizer(loss)
-    np.testing.assert_allclose(drawn["values"], 5 * np.abs(np.array(drawn["knots"]) - float(knots[right])), atol=2e-3)
-    for _ in range(5):
-        one_epoch(trainer, loss)
-    assert model.weight.abs().sum().item() < 0.7 * before
-
-
 def test_all_tuners_begin_alike_and_resume(tmp_path):
     """Until the tuner starts, a run is the run without it; what is in the file is not run again."""
-    path = tmp_path / "figure3.jsonl"
-    records = figure3_records(path, ["digits"], 1, 3)
+    figure3, results = Figure3(["digits"], 1, 3), Results(tmp_path)
+    path = results.path("figure3", ["digits"])
+    records = run_experiment(figure3, results)
     assert [record["tuner"] for record in records] == list(ONLINE)
     assert len({record["curves"]["validation_loss"][0] for record in records}) == 1
-    for record in records:  # all that every record of an experiment has, and weights that are allowed
-        assert set(record) >= FIELDS
-        assert record["weights"]["logloss"] == 1
-        assert len(record["weights"]) == 101
+    for found in records:  # all that every record of an experiment has, and weights that are allowed
+        assert set(found) >= FIELDS
+        assert found["weights"]["logloss"] == 1
+        assert len(found["weights"]) == 101
     before = path.read_text()
-    assert figure3_records(path, ["digits"], 1, 3) == records
+    assert run_experiment(figure3, results) == records
     assert path.read_text() == before
+    assert figure3.tables(records)[0].rows[0][-1] == ""
+    figure3.figure(records).savefig(tmp_path / "a.png")
     tuned = [
-        {"dataset": "digits", "tuner": tuner, "repeat": 0, "run": run, "validation_loss": 1 - run, "test_loss": loss}
+        record(tuner, 0, run, 1 - run, loss, experiment="table1", dataset="digits")
         for tuner, losses in (("random", (9.0, 0.5)), ("tunereg", (0.1, 0.75)))
         for run, loss in enumerate(losses)
     ]
-    header, rows = figure3_rows(records, tuned)
-    assert all(len(row) == len(header) for row in rows)
-    assert all(row[-1].endswith("(random search)") for row in rows)  # 0.5 after its last run; the first does not count
-    assert float(rows[0][-1].split()[0]) == pytest.approx(records[0]["test_loss"] - 0.5, abs=1e-3)
-    assert figure3_rows(records)[1][0][-1] == ""
-    draw_figure3(records).savefig(tmp_path / "a.png")
-
-
-def test_the_weights_of_a_record_are_those_that_its_best_epoch_was_trained_with(monkeypatch):
-    """Of eight epochs, each with weights of its own, the fifth is made to look best."""
-    trained_with = []
-
-    def noted(trainer, loss):
-        trained_with.append({name: float(f"{weight:.4g}") for name, weight in loss.as_dict().items()})
-        one_epoch(trainer, loss)
-
-    measured = figure3.measured
-    monkeypatch.setattr(figure3, "one_epoch", noted)
-    monkeypatch.setattr(
-        figure3, "measured", lambda *args: measured(*args) | {"validation_loss": 1 + abs(len(trained_with) - 5)}
-    )
-    monkeypatch.setitem(ONLINE, "tuneloss", OnlinePolicy(start="now"))
-    record = online_run("digits", "tuneloss", 0, 8)
-    assert record["best_epoch"] == 5
-    assert record["weights"] == trained_with[4]
-    assert record["weights"] not in trained_with[:4] + trained_with[5:]
-
-
-def test_a_run_is_a_function_of_its_seed():
-    first, again, other = (online_run("digits", "tuneloss", seed, 2) for seed in (1, 1, 2))
-    assert first["curves"] == again["curves"] != other["curves"]
-
-
-def test_kept_epochs_hold_the_first_and_the_last():
-    assert kept_epochs(3) == [1, 2, 3]
-    assert kept_epochs(1000)[:20] == list(range(1, 21))
-    assert kept_epochs(1000)[-1] == 1000
-    assert len(kept_epochs(1000)) < 100
+    with writing(results.path("table1", ["digits"])) as append:
+        append(tuned)
+    both = run_experiment(figure3, results)
+    assert both == records + tuned
+    (table,) = figure3.tables(both)
+    assert all(len(row) == len(table.header) for row in table.rows)
+    assert all(row[-1].endswith("(random search)") for row in table.rows)
+    assert float(table.rows[0][-1].split()[0]) == pytest.approx(records[0]["test_loss"] - 0.5, abs=1e-3)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuneloss.report.figures import panel
+from tuneloss.report.axes import panel
 from tuneloss.report.pictures import LARGEST, TOO_EXTREME, save, to_svg
 
 NUMBERS = st.floats(-LARGEST, LARGEST) | st.sampled_from([0.0, 5e-324, 1e-300, LARGEST, -LARGEST])

@@ -11,7 +11,7 @@ import pytest
 from tuneloss import Box, LossTuner, Observation, learn_loss
 from tuneloss.errors import InvalidInput, JournalError
 from tuneloss.report.findings import findings
-from tuneloss.report.learned_info import alignment, alike, bounds_met, predictions, rivals
+from tuneloss.report.learned_info import alignment, bounds_met, predictions, similar_terms, tied_models
 from tuneloss.report.runs_figures import errors_figure, weights_figures
 from tuneloss.report.runs_info import contributions, read_runs, regularizer, runs_info
 from tuneloss.report.runs_page import runs_page, write_runs_report
@@ -61,7 +61,7 @@ def test_what_the_page_says_is_what_learn_loss_and_the_journal_say(info, journal
     assert info.best.weights == tuner.best.weights
     page = runs_page(info)
     assert f"a validation error of {tuner.best.observation.error:.5g}" in page
-    assert "Told: 6; with an observation: 5" in page
+    assert "6 runs in the journal, 5 with an observation; LearnLoss used 5." in page
 
 
 def test_reading_does_not_change_the_journal(journal):
@@ -100,11 +100,11 @@ def test_bounds_and_rivals_and_terms_alike_are_found():
     assert bounds_met(np.array([0.0, 1.0]), Box.simplex(["x", "y"])) == {"x": "lower"}
     jacobian = [[1.0, 2.0, 0.0], [1.0, 2.0, 1.0], [0.0, 0.0, 5.0]]
     same = Observation.from_gradients(1.0, [1.0, 2.0, 3.0], gradient=[1.0, 0.0, 1.0], jacobian=jacobian)
-    ((one, other, cosine),) = alike([same], box)
+    ((one, other, cosine),) = similar_terms([same], box)
     assert (one, other) == ("a", "b")
     assert cosine == pytest.approx(1)
     tied = runs_info(Header(box, "tied"), _told(box, [same, same]))
-    assert rivals(tied.observations, tied.learned) == [0]
+    assert tied_models(tied.observations, tied.learned) == [0]
 
 
 def _told(box, observations, weights=None):
@@ -116,7 +116,7 @@ def _told(box, observations, weights=None):
 
 def test_findings_are_said_in_words_with_the_number(info):
     found = {one.kind: one for one in findings(info)}
-    assert found["failed runs"].found == "1 of 6 runs failed, the last one so: diverged <script>."
+    assert found["failed runs"].found == "1 of 6 runs failed. The reason of the last one: diverged <script>."
     assert "l2 is at its lower bound, 0.01" in found["weight at its bound"].found
     box = Box.from_dict({"a": (0.0, 2.0), "b": (0.5, 1.0), "c": 1.0})
     few = findings(runs_info(Header(box, "few"), _told(box, [Observation(1.0, [1.0, 2.0, 3.0])])))
@@ -138,7 +138,7 @@ def test_a_journal_without_any_observation_has_a_page_too(tmp_path):
     tuner = LossTuner(BOX, journal=tmp_path / "failed.jsonl")
     tuner.tell(tuner.ask(), failed="out of memory")
     page = runs_page(read_runs(tmp_path / "failed.jsonl"))
-    assert "No run of this journal, trained with weights of its own, has an observation yet" in page
+    assert "No run of this journal has both weights and an observation yet" in page
     assert "is marked" not in page
     assert "<td>l2</td>" not in page
     assert "out of memory" in page
@@ -356,7 +356,7 @@ def test_errors_below_zero_and_initial_models(tmp_path):
     tuner = LossTuner(box, journal=tmp_path / "below.jsonl")
     tuner.tell(None, Observation(50.0, [1.0, 1.0]))
     initial = runs_page(read_runs(tmp_path / "below.jsonl"))
-    assert "trained with weights of its own, has an observation yet" in initial
+    assert "has both weights and an observation yet" in initial
     said, _ = learn_loss([Observation(50.0, [1.0, 1.0])], box).weights
     assert f"<td>a</td><td>{said:.4g}</td><td>0 to 10</td>" in initial
     for error in (-1.0, -2.0):
@@ -368,7 +368,7 @@ def test_errors_below_zero_and_initial_models(tmp_path):
     (axes,) = errors_figure(read_runs(tmp_path / "below.jsonl")).axes
     (dashed,) = (line for line in axes.lines if line.get_label() == "first run")
     assert set(dashed.get_ydata()) == {-1.0}  # not that of the initial model
-    assert axes.get_xlabel() == "models, as they were told"  # the first of them is not run 1
+    assert axes.get_xlabel() == "models, in the order of the journal"  # the first of them is not run 1
 
 
 def test_models_have_the_numbers_of_the_table(tmp_path):
@@ -385,7 +385,7 @@ def test_models_have_the_numbers_of_the_table(tmp_path):
         page = runs_page(read_runs(path))
         selected = "an initial model" if initial else "run 5"
         assert f"Of 3 models, the learned loss selects {selected}, of validation error 1;" in page
-        assert "It likes as well: run 3, run 4 (the active constraints)." in page
+        assert "The loss is equally low at run 3, run 4 (the active constraints)." in page
 
 
 def test_gradients_that_are_zero_make_no_figure_and_no_warning(tmp_path):

@@ -1,12 +1,12 @@
-"""Other ways to choose the weights of a loss, with the same ask and tell as `LossTuner`.
+"""Other ways to choose the weights of a loss, with the same `ask` and `tell` as `LossTuner`.
 
-random_search.py  random points of the box
-tunereg.py        TuneReg: linear programs on values
-gp_ei_mcmc.py     GP-EI-MCMC: expected improvement; gp.py: its Gaussian process
-optuna_search.py  Optuna's TPE and Gaussian process
-search.py         what all of them share
+search.py         Search, which all of them extend, and the box as a unit cube
+random_search.py  RandomSearch: independent draws from the box
+tunereg.py        TuneReg: linear programs on values, without gradients
+gp_ei_mcmc.py     GpEiMcmc: expected improvement, averaged over sampled Gaussian processes; gp.py: its model
+optuna_search.py  OptunaSearch: samplers of Optuna
 
-The names in `__all__` are public. Everything else in this room is private.
+Users may import what is in `__all__`; everything else is private.
 """
 
 from tuneloss.baselines.gp_ei_mcmc import GpEiMcmc

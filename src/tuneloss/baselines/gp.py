@@ -1,7 +1,8 @@
 """A Gaussian process whose hyperparameters are sampled, not fitted: the model of GP-EI-MCMC (Snoek et al., 2012).
 
-ARD Matern 5/2 on the unit cube. Priors: constant mean uniform over the range of y; log amplitude standard normal; noise
-variance horseshoe-like with scale 0.1, density log(1 + (0.1 / v)^2); length scales uniform on (0, 2].
+The kernel is ARD Matern 5/2 on the unit cube. The constant mean has a uniform prior over the range of y, the log
+amplitude a standard normal one, and a length scale a uniform one on (0, 2]. The noise variance v has a prior like the
+horseshoe, with density log(1 + (0.1 / v)^2).
 """
 
 from __future__ import annotations
@@ -15,17 +16,22 @@ from scipy.special import log_ndtr
 
 from tuneloss.types import Array
 
-JITTER = 1e-8
-NOISE_SCALE = 0.1
-LONGEST = 2.0
-WIDTH = 1.0  # of the first interval of a slice
-MOST_STEPS = 20  # by which it grows
+JITTER = 1e-8  # added to the diagonal of a covariance, in units of standardised y
+NOISE_SCALE = 0.1  # of the prior of the noise variance
+LONGEST = 2.0  # upper end of the prior of a length scale
+WIDTH = 1.0  # of the first interval of a slice, and of each step by which it grows
+MOST_STEPS = 20  # by which an interval grows
+LARGEST_LOG_NOISE = 30  # bounds the log of the noise variance, against overflow
+LEAST_VARIANCE = 1e-12  # of a prediction
+NARROWEST = 1e-12  # interval of a slice at which it stops shrinking
 SQRT5 = np.sqrt(5.0)
 
 
 def matern52(squared: Array) -> Array:
-    """The correlation at squared scaled distances.
+    """Compute the correlation at squared scaled distances.
 
+    Examples
+    --------
     >>> float(matern52(np.zeros(1))[0])
     1.0
     """
@@ -35,40 +41,52 @@ def matern52(squared: Array) -> Array:
 
 @dataclass(frozen=True)
 class Posterior:
-    """A Gaussian process with hyperparameters theta, conditioned on x (m, d) and y (m,).
+    """A Gaussian process with known hyperparameters, conditioned on data.
 
-    theta: (d + 3,): mean, log amplitude, log noise variance, length scales.
+    Parameters
+    ----------
+    x : (m, d) array
+        The points of the data.
+    theta : (d + 3,) array
+        Mean, log amplitude, log noise variance, length scales.
+    factor : (m, m) array
+        Lower Cholesky factor of the covariance of y.
+    solved : (m,) array
+        covariance^-1 (y - mean).
     """
 
     x: Array
     theta: Array
-    factor: Array  # lower Cholesky factor of the covariance of y
-    solved: Array  # covariance^-1 (y - mean)
+    factor: Array
+    solved: Array
 
     @classmethod
     def of(cls, x: Array, y: Array, theta: Array) -> Posterior:
+        """Condition on values y (m,) at x (m, d)."""
         differences = np.square((x[:, None] - x[None]) / theta[3:]).sum(axis=2)
         factor = cholesky(_covariance(differences, theta), lower=True)
         return cls(x, theta, factor, cho_solve((factor, True), y - theta[0]))
 
     def mean_and_variance(self, at: Array) -> tuple[Array, Array]:
-        """Of the noiseless function, at points (n, d)."""
+        """Return mean and variance of the noiseless function at points (n, d), as two (n,) arrays."""
         ell, variance = self.theta[3:], np.exp(2 * self.theta[1])
         a, b = at / ell, self.x / ell
         squared = np.maximum((a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2 * a @ b.T, 0)
         cross = variance * matern52(squared)
         half = solve_triangular(self.factor, cross.T, lower=True)
-        return self.theta[0] + cross @ self.solved, np.maximum(variance - (half * half).sum(axis=0), 1e-12)
+        return self.theta[0] + cross @ self.solved, np.maximum(variance - (half * half).sum(axis=0), LEAST_VARIANCE)
 
 
 def log_posterior(x: Array, y: Array) -> Callable[[Array], float]:
-    """The log density of theta given x (m, d) and y (m,), up to a constant; in log amplitude and log noise."""
+    """Return the log density of theta given x (m, d) and y (m,), up to a constant; in log amplitude and log noise."""
     differences = np.square(x[:, None] - x[None]).transpose(2, 0, 1)
     low, high = float(y.min()), float(y.max())
 
     def density(theta: Array) -> float:
         mean, log_amplitude, log_noise, ell = theta[0], theta[1], theta[2], theta[3:]
-        if not (low <= mean <= high and (ell > 0).all() and (ell <= LONGEST).all() and abs(log_noise) < 30):
+        if not (
+            low <= mean <= high and (ell > 0).all() and (ell <= LONGEST).all() and abs(log_noise) < LARGEST_LOG_NOISE
+        ):
             return -np.inf
         try:
             factor = cholesky(
@@ -85,8 +103,25 @@ def log_posterior(x: Array, y: Array) -> Callable[[Array], float]:
 
 
 def slice_sample(density: Callable[[Array], float], start: Array, sweeps: int, rng: np.random.Generator) -> Array:
-    """States (sweeps, n) of a chain that updates each coordinate in turn by slice sampling (Neal, 2003).
+    """Sample by a chain that updates each coordinate in turn by slice sampling (Neal, 2003).
 
+    Parameters
+    ----------
+    density : callable
+        The log density of a state, up to a constant.
+    start : (n,) array
+        The first state.
+    sweeps : int
+        Number of updates of all coordinates.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    (sweeps, n) array
+        The state after each sweep.
+
+    Examples
+    --------
     >>> chain = slice_sample(lambda z: float(-0.5 * z @ z), np.zeros(1), 2000, np.random.default_rng(0))
     >>> bool(abs(chain.mean()) < 0.1), bool(abs(chain.std() - 1) < 0.1)
     (True, True)
@@ -103,7 +138,7 @@ def slice_sample(density: Callable[[Array], float], start: Array, sweeps: int, r
 def _slice_update(
     density: Callable[[Array], float], state: Array, value: float, j: int, rng: np.random.Generator
 ) -> float:
-    """A new state[j], in place, from the slice above a random height; returns the density there."""
+    """Replace state[j], in place, by a point of the slice above a random height; return the density there."""
     height, old = value - rng.exponential(), state[j]
 
     def at(place: float) -> float:
@@ -123,14 +158,14 @@ def _slice_update(
         right += WIDTH
     while True:
         place = left + rng.random() * (right - left)
-        found = at(place)
-        if found > height or right - left < 1e-12:
-            return found if found > height else at(old)
+        value = at(place)
+        if value > height or right - left < NARROWEST:
+            return value if value > height else at(old)
         left, right = (place, right) if place < old else (left, place)
 
 
 def expected_improvement(posteriors: list[Posterior], best: float, at: Array) -> Array:
-    """How far below `best` the function is expected to be, at points (n, d), as a mean over posteriors."""
+    """Return how far below `best` the function is expected to be at points (n, d): (n,), a mean over posteriors."""
     total = np.zeros(len(at))
     for posterior in posteriors:
         mean, variance = posterior.mean_and_variance(at)

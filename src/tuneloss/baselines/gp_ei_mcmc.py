@@ -14,14 +14,24 @@ from tuneloss.core.box import Box
 from tuneloss.tuning.sampling import sample_box
 from tuneloss.types import Array
 
-BURN_IN, AGAIN, KEPT = 100, 20, 10  # sweeps: before the first proposal, before each further one, kept
+# Sweeps of the chain: before the first proposal, before each further one, and kept per proposal.
+BURN_IN, AGAIN, KEPT = 100, 20, 10
+# Points at which expected improvement is computed: anywhere, near the best point; and how many of them are refined.
 CANDIDATES, NEAR, REFINED = 1024, 64, 3
 
 
 class GpEiMcmc(Search):
-    """The first two points are random (the first may be given), then the point of greatest expected improvement.
+    """Start with two random points, then propose the point of greatest expected improvement.
 
-    Errors are standardised for each proposal. The chain of hyperparameters goes on from proposal to proposal.
+    Errors are standardised for each proposal. The chain of hyperparameters continues from proposal to proposal.
+
+    Parameters
+    ----------
+    box : Box
+        The allowed weights.
+    seed : int, default 0
+    start : mapping of str to float, optional
+        Weights to try first, instead of the first random point.
     """
 
     def __init__(self, box: Box, *, seed: int = 0, start: Mapping[str, float] | None = None) -> None:
@@ -30,7 +40,7 @@ class GpEiMcmc(Search):
         self._theta: Array | None = None
 
     def propose(self) -> Array:
-        """The next point."""
+        """Return the next point."""
         errors = self.errors()
         if len(errors) < 2 or not errors.std() > 0:
             return sample_box(self.box, self.rng)
@@ -39,12 +49,12 @@ class GpEiMcmc(Search):
         return self.new(self.cube.to_box(self._best_candidate(posteriors, x, y)))
 
     def _sampled(self, x: Array, y: Array) -> Array:
-        """Hyperparameters (KEPT, d + 3)."""
+        """Samples of the hyperparameters, (KEPT, d + 3)."""
         if self._theta is None:
             burn_in, start = BURN_IN, np.array([np.median(y), 0.0, -4.0, *np.full(x.shape[1], 0.5)])
         else:
             burn_in, start = AGAIN, self._theta.copy()
-        start[0] = np.clip(start[0], y.min(), y.max())  # y is standardised anew
+        start[0] = np.clip(start[0], y.min(), y.max())  # y was standardised again
         chain = slice_sample(log_posterior(x, y), start, burn_in + KEPT, self.rng)
         self._theta = chain[-1]
         return chain[-KEPT:]
@@ -57,12 +67,12 @@ class GpEiMcmc(Search):
         value = expected_improvement(posteriors, best, candidates)
         refined = []
         for start in candidates[np.argsort(-value)[:REFINED]]:
-            found = minimize(
+            solution = minimize(
                 lambda point: -np.log(expected_improvement(posteriors, best, point[None])[0] + 1e-300),
                 start,
                 method="L-BFGS-B",
                 bounds=[(0.0, 1.0)] * d,
                 options={"maxiter": 20},
             )
-            refined.append((float(found.fun), found.x))
+            refined.append((float(solution.fun), solution.x))
         return np.asarray(min(refined, key=lambda pair: pair[0])[1])

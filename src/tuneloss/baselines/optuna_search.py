@@ -1,4 +1,4 @@
-"""Optuna's samplers, with the ask and tell of the other baselines."""
+"""Samplers of Optuna, with the ask and tell of the other baselines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,23 @@ Sampler = Literal["tpe", "gp"]
 
 
 class OptunaSearch(Search):
-    """TPE ("tpe") or a Gaussian process ("gp") as Optuna ships them; log scale where a range spans a decade or more."""
+    """A sampler as Optuna ships it, on a log scale if a range spans a decade or more.
+
+    Parameters
+    ----------
+    box : Box
+        The allowed weights.
+    sampler : {"tpe", "gp"}
+        `TPESampler` or `GPSampler`.
+    seed : int, default 0
+    start : mapping of str to float, optional
+        Weights to try first.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such sampler.
+    """
 
     def __init__(self, box: Box, sampler: Sampler, *, seed: int = 0, start: Mapping[str, float] | None = None) -> None:
         if sampler not in ("tpe", "gp"):
@@ -26,8 +42,8 @@ class OptunaSearch(Search):
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        made = optuna.samplers.TPESampler if sampler == "tpe" else optuna.samplers.GPSampler
-        self.sampler = made(seed=seed)
+        kind = optuna.samplers.TPESampler if sampler == "tpe" else optuna.samplers.GPSampler
+        self.sampler = kind(seed=seed)
         r = ranges(box)
         self.distributions: dict[str, Any] = {
             name: optuna.distributions.FloatDistribution(float(r.low[j]), float(r.high[j]), log=bool(r.log[j]))
@@ -38,20 +54,19 @@ class OptunaSearch(Search):
         self._told = 0
 
     def propose(self) -> Array:
-        """The next point; runs told since the last are put into the study first."""
+        """Return the next point; first, runs told since the last call are added to the study."""
         import optuna
 
         for run in self.history[self._told :]:
-            seen = run.observation
-            value = None if seen is None else seen.score
+            value = None if run.observation is None else run.observation.score
             params = {name: weight for name, weight in (run.weights or {}).items() if name in self.distributions}
-            state = optuna.trial.TrialState.COMPLETE if seen else optuna.trial.TrialState.FAIL
+            state = optuna.trial.TrialState.COMPLETE if run.observation else optuna.trial.TrialState.FAIL
             self._study.add_trial(
                 optuna.trial.create_trial(params=params, distributions=self.distributions, value=value, state=state)
             )
         self._told = len(self.history)
         trial = self._study.ask(self.distributions)
-        self._study.tell(trial, state=optuna.trial.TrialState.FAIL)  # what came of it is added when it is told
+        self._study.tell(trial, state=optuna.trial.TrialState.FAIL)  # its outcome is added when it is told
         point = self.box.lower.copy()
         for j, name in enumerate(self.box.names):
             if name in trial.params:

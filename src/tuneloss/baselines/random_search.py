@@ -8,8 +8,18 @@ from tuneloss.types import Array
 
 
 class RandomSearch(Search):
-    """Independent draws from the box: log-uniform where a range spans a decade or more, else uniform.
+    """Draw weights from the box independently: log-uniform if a range spans a decade or more, else uniform.
 
+    Parameters
+    ----------
+    box : Box
+        The allowed weights.
+    seed : int, default 0
+    start : mapping of str to float, optional
+        Weights to try first.
+
+    Examples
+    --------
     >>> from tuneloss import Box
     >>> search = RandomSearch(Box.from_dict({"l2": (0.1, 100.0), "logloss": 1.0}), seed=0)
     >>> sorted(search.ask())
@@ -17,5 +27,5 @@ class RandomSearch(Search):
     """
 
     def propose(self) -> Array:
-        """A fresh draw."""
+        """Return a fresh draw."""
         return sample_box(self.box, self.rng)

@@ -16,9 +16,15 @@ from tuneloss.types import Array
 
 
 class Search(ABC):
-    """Proposes points of a box, one at a time, and minimises the error (the metric, where one is told).
+    """A search that proposes points of a box one at a time, to minimise the metric, or the error if there is none.
 
-    start: weights to try first, by name.
+    Parameters
+    ----------
+    box : Box
+        The allowed weights.
+    seed : int, default 0
+    start : mapping of str to float, optional
+        Weights to try first.
     """
 
     def __init__(self, box: Box, *, seed: int = 0, start: Mapping[str, float] | None = None) -> None:
@@ -27,14 +33,14 @@ class Search(ABC):
         self._start = None if start is None else box.as_array(start)
 
     def ask(self) -> dict[str, float]:
-        """Weights to train with."""
+        """Return the weights to train with next, by name."""
         if self._start is not None and not self.history:
             return self.box.as_dict(self._start)
         return self.box.as_dict(self.propose())
 
     @abstractmethod
     def propose(self) -> Array:
-        """The next point (k,), from `history`."""
+        """Return the next point, a (k,) array, given `history`."""
 
     def tell(
         self,
@@ -43,40 +49,50 @@ class Search(ABC):
         *,
         failed: str | None = None,
     ) -> None:
-        """What came of a run: an observation, or why it failed."""
+        """Record the outcome of a run: an observation, or the reason why it failed.
+
+        Raises
+        ------
+        InvalidInput
+            If the weights are not in the box, or if there is not exactly one of the two.
+        """
         self.box.as_array(weights)
         check_told(observation, failed)
         self.history.append(Run(len(self.history), dict(weights), observation, failed))
 
     @property
     def best(self) -> Run | None:
-        """The best run told so far, by metric or error; None before the first that did not fail."""
+        """The best run so far, by metric or error; None while all have failed."""
         return best_run(self.history)
 
     def points(self) -> Array:
-        """The weights (m, k) of all runs that did not fail."""
+        """Return the weights of all runs that did not fail, as an (m, k) array."""
         return np.array([self.box.as_array(r.weights) for r in self.history if r.weights and not r.failed])
 
     def errors(self) -> Array:
-        """Their errors (m,), or metrics."""
-        seen = [run.observation for run in self.history if run.observation is not None]
-        return np.array([o.score for o in seen])
+        """Return the metrics of all runs that did not fail, or their errors, as an (m,) array."""
+        return np.array([run.observation.score for run in self.history if run.observation is not None])
 
     def new(self, point: Array) -> Array:
-        """The point, or a random one if it was tried."""
+        """Return the point, or a random one if it was tried before."""
         tried = [self.box.as_array(run.weights) for run in self.history if run.weights]
         return sample_box(self.box, self.rng) if any(same_point(point, other) for other in tried) else point
 
 
 class Cube:
-    """The free weights of a box as a unit cube: log scale where a range spans a decade or more."""
+    """The free weights of a box as a unit cube, on a log scale if a range spans a decade or more.
+
+    Parameters
+    ----------
+    box : Box
+    """
 
     def __init__(self, box: Box) -> None:
         self.box, self.ranges = box, ranges(box)
         self.free = ~box.pinned
 
     def to_cube(self, points: Array) -> Array:
-        """(m, k) -> (m, free)."""
+        """Map points of the box, (..., k), to the cube, (..., free)."""
         r = self.ranges
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.log(points / r.low) / np.log(r.high / r.low)
@@ -84,7 +100,7 @@ class Cube:
         return np.asarray(np.where(r.log, logs, plain)[..., self.free])
 
     def to_box(self, unit: Array) -> Array:
-        """(m, free) -> (m, k)."""
+        """Map points of the cube, (..., free), to the box, (..., k)."""
         r, at = self.ranges, self.free
         points = np.broadcast_to(self.box.lower, (*unit.shape[:-1], len(self.box))).copy()
         low, high = r.low[at], r.high[at]

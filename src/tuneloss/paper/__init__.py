@@ -1,10 +1,24 @@
-"""The paper's experiments: one file a figure or table (figure3_shown.py beside figure3.py), and what they are made of.
+"""The paper's experiments. All of it is private, except for what `tuneloss.paper.experiment` and the files below name.
 
-datasets.py     labelled examples, in three parts
-terms.py        the five terms of the loss, and what a tuner is told of a model
-trainer.py      AdaGrad, one example a step; kernels.py, prefetch.py: its compiled loops
-tuners.py       the tuners that are compared
-experiments.py  runs of tuners, repeat by repeat; parallel.py: side by side; results.py: kept as JSON lines
-ablation.py     which choices matter
-demo.py         a small comparison that takes seconds
+One experiment per file:
+
+    table1.py      every tuner after 10 runs
+    table2.py      sizes of the data sets
+    figure1.py     three losses on a one-dimensional problem
+    figure2.py     every tuner by the number of runs
+    figure3.py     a regularizer learned inside one training run
+    ablation.py    which choices matter
+    demo.py        a small comparison that takes seconds; demo_page.py: its HTML page
+
+What they share:
+
+    experiment.py  Experiment, Unit, Table; run_experiment and run_units
+    results.py     files of records; parallel.py: units side by side
+    statistics.py  best model so far, 95% intervals, paired differences
+    tuner_runs.py  full training runs whose weights a tuner chooses
+    online_run.py  one training run with an online tuner inside
+    tuners.py      the tuners that are compared
+    datasets.py    labelled examples, in three parts
+    terms.py       the five terms of the loss, and what a tuner is told of a model
+    trainer.py     AdaGrad, one example per step; kernels.py, prefetch.py: its compiled loops
 """

@@ -1,36 +1,38 @@
-"""Which choices matter, ours and those the paper does not name: one at a time is changed from TuneLoss in Table 1."""
+"""Ablation: which choices matter. Each variant changes one choice of TuneLoss in Table 1."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from tuneloss.errors import InvalidInput
-from tuneloss.paper.experiments import Setting, Unit
+from tuneloss.paper.experiment import Experiment, Table
 from tuneloss.paper.results import Record
-from tuneloss.paper.table1 import EXPERIMENT as TABLE1
-from tuneloss.paper.table1 import by_repeat, chosen
-from tuneloss.report.info import interval
+from tuneloss.paper.statistics import by_repeat, interval, measure_so_far, paired_difference
+from tuneloss.paper.table1 import Table1
+from tuneloss.paper.tuner_runs import Setting, TunerRuns
+from tuneloss.types import Array
 
-EXPERIMENT, RUNS, REPEATS = "ablation", 10, 10
-BASE, RANDOM = "tuneloss", "random"  # in the records of Table 1
+BASE, RANDOM = "tuneloss", "random"  # tuners in the records of Table 1
 FROM_TABLE1 = {BASE: "TuneLoss of Table 1", RANDOM: "random search of Table 1"}
-AFTER = (2, 3, 10)  # runs
+AFTER = (2, 3, 10)  # numbers of runs after which test log loss is shown
 
 
-def _learned(**options: object) -> Setting:
+def _tuneloss(**options: object) -> Setting:
     return Setting(BASE, tuple(options.items()))
 
 
-# What is changed, and the setting to compare it with, if not that of Table 1.
+# What is changed, by name, and the tuner or variant to compare it with.
 VARIANTS: dict[str, tuple[Setting, str]] = {
-    "paper's objective": (_learned(objective="paper"), BASE),
-    "calibrated objective": (_learned(objective="calibrated"), BASE),
-    "paper's epsilon": (_learned(epsilon="paper"), BASE),
-    "gradients only (epsilon infinite)": (_learned(epsilon=math.inf), BASE),
-    "values only (epsilon 0)": (_learned(epsilon=0.0), BASE),
-    "repeats itself: let it": (_learned(fallback="repeat"), BASE),
-    "repeats itself: a random point": (_learned(fallback="random"), BASE),
+    "paper's objective": (_tuneloss(objective="paper"), BASE),
+    "calibrated objective": (_tuneloss(objective="calibrated"), BASE),
+    "paper's epsilon": (_tuneloss(epsilon="paper"), BASE),
+    "gradients only (epsilon infinite)": (_tuneloss(epsilon=math.inf), BASE),
+    "values only (epsilon 0)": (_tuneloss(epsilon=0.0), BASE),
+    "repeats itself: let it": (_tuneloss(fallback="repeat"), BASE),
+    "repeats itself: a random point": (_tuneloss(fallback="random"), BASE),
     "first weights: middle of the box": (Setting(BASE, first="middle"), BASE),
     "first weights: lower end of the box": (Setting(BASE, first="lower"), BASE),
     "one draw of dropout masks": (Setting(BASE, draws=1), BASE),
@@ -44,44 +46,72 @@ VARIANTS: dict[str, tuple[Setting, str]] = {
 }
 
 
-def ablation_units(
-    datasets: Sequence[str], repeats: int = REPEATS, runs: int = RUNS, variants: Sequence[str] = tuple(VARIANTS)
-) -> list[Unit]:
-    """What is to be run beside Table 1, repeat by repeat; and of Table 1 what is compared with."""
-    unknown = [name for name in variants if name not in VARIANTS]
-    if unknown:
-        raise InvalidInput(f"A variant must be one of {', '.join(map(repr, VARIANTS))}; found {unknown[0]!r}.")
-    return [
-        Unit(experiment, dataset, name, repeat, runs, setting)
-        for repeat in range(repeats)
-        for dataset in datasets
-        for experiment, name, setting in (
-            (TABLE1, BASE, None),
-            (TABLE1, RANDOM, None),
-            *((EXPERIMENT, name, VARIANTS[name][0]) for name in dict.fromkeys(variants)),
-        )
-    ]
+@dataclass(frozen=True)
+class Ablation(Experiment):
+    """Variants of TuneLoss, compared with the records of Table 1.
+
+    Parameters
+    ----------
+    datasets : sequence of str
+        Names of data sets.
+    repeats : int, default 10
+        Repeats per data set.
+    runs : int, default 10
+        Training runs per variant and repeat.
+    variants : sequence of str
+        Names of variants; all by default.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no variant of that name.
+    """
+
+    datasets: Sequence[str]
+    repeats: int = 10
+    runs: int = 10
+    variants: Sequence[str] = tuple(VARIANTS)
+    NAME = "ablation"
+    QUICK: ClassVar = {"repeats": 1, "runs": 3}
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.variants if name not in VARIANTS]
+        if unknown:
+            raise InvalidInput(f"A variant must be one of {', '.join(map(repr, VARIANTS))}; found {unknown[0]!r}.")
+
+    def units(self) -> list[TunerRuns]:
+        """Return the units of Table 1 to compare with, and those of the variants, repeat by repeat."""
+        base = [(Table1.NAME, BASE, None), (Table1.NAME, RANDOM, None)]
+        changed = [(self.NAME, name, VARIANTS[name][0]) for name in dict.fromkeys(self.variants)]
+        return [
+            TunerRuns(experiment, dataset, name, repeat, self.runs, setting)
+            for repeat in range(self.repeats)
+            for dataset in self.datasets
+            for experiment, name, setting in base + changed
+        ]
+
+    def tables(self, records: Sequence[Record]) -> list[Table]:
+        """Return one table with one row per data set and variant."""
+        rows = []
+        for dataset in dict.fromkeys(record["dataset"] for record in records):
+            curves = {
+                name: {i: measure_so_far(runs, "test_loss") for i, runs in by_repeat(records, dataset, name).items()}
+                for name in (BASE, RANDOM, *VARIANTS)
+            }
+            rows += [[dataset, *_cells(name, curves)] for name in curves if curves[name]]
+        header = ["data", "what is changed", "repeats", *(f"after {n} runs" for n in AFTER)]
+        return [Table([*header, "after the last run, minus that of"], rows)]
 
 
-def ablation_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
-    """Header, and a row for each data set and variant: test log loss after some runs, and the difference, repeat by
-    repeat, from what it is compared with after the last of them."""
-    rows = []
-    for dataset in dict.fromkeys(record["dataset"] for record in records):
-        curves = {
-            name: {i: chosen(own, "test_loss") for i, own in by_repeat(records, dataset, name).items()}
-            for name in (BASE, RANDOM, *VARIANTS)
-        }
-        for name, own in curves.items():
-            if not own:
-                continue
-            last = min(len(curve) for curve in own.values())
-            shown = [str(interval([c[n - 1] for c in own.values()])) if n <= last else "" for n in AFTER]
-            against = VARIANTS[name][1] if name in VARIANTS else ""
-            other = curves.get(against, {})
-            shared = [own[i][last - 1] - other[i][last - 1] for i in own if i in other and len(other[i]) >= last]
-            difference = f"{interval(shared)} ({FROM_TABLE1.get(against, against)})" if shared else ""
-            label = FROM_TABLE1.get(name, name)
-            rows.append([dataset, label, str(len(own)), *shown, difference])
-    header = ["data", "what is changed", "repeats", *(f"after {n} runs" for n in AFTER)]
-    return [*header, "after the last, less that of"], rows
+def _cells(name: str, curves: dict[str, dict[int, Array]]) -> list[str]:
+    """Test log loss after some runs, and after the last of them the difference from what it is compared with."""
+    last = min(len(curve) for curve in curves[name].values())
+    after = [str(interval([c[n - 1] for c in curves[name].values()])) if n <= last else "" for n in AFTER]
+    against = VARIANTS[name][1] if name in VARIANTS else ""
+    difference = paired_difference(_after(last, curves[name]), _after(last, curves.get(against, {})))
+    compared = "" if difference is None else f"{difference} ({FROM_TABLE1.get(against, against)})"
+    return [FROM_TABLE1.get(name, name), str(len(curves[name])), *after, compared]
+
+
+def _after(runs: int, curves: dict[int, Array]) -> dict[int, float]:
+    return {repeat: float(curve[runs - 1]) for repeat, curve in curves.items() if len(curve) >= runs}

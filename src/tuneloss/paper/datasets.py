@@ -1,7 +1,7 @@
-"""Labelled data sets, split into training, validation and test examples: features files, and embedded digits.
+"""Labelled data sets, split into training, validation and test examples: features files, and the embedded digits.
 
-A features file is an .npz with `features` (N, D), `labels` (N,) and `split` (N,): 0 for training, 1 for validation, 2
-for test. docs/reproduction.md says how to make one.
+A features file is an .npz file with `features` (N, D), `labels` (N,) and `split` (N,), which is 0 for training, 1 for
+validation and 2 for test. docs/reproduction.md says how to make one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +21,24 @@ from tuneloss.npz import read_arrays
 from tuneloss.types import Array
 
 Labels = NDArray[np.int64]
-DIGITS = "digits"  # the embedded set
-FIXED_TRAINING = ("caltech101", "oxford_iiit_pet")  # published with their own training set: app. B keeps it
+DIGITS = "digits"  # name of the embedded data set
+FIXED_TRAINING = ("caltech101", "oxford_iiit_pet")  # published with a training set, which app. B keeps
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Labelled examples in three parts: to train on, to validate on, to test on.
+    """Labelled examples in three parts: training, validation and test.
 
-    `*_x` are inputs, (examples, D); `*_y` are labels, (examples,), whole numbers below `n_classes`.
+    Parameters
+    ----------
+    name : str
+        Name of the data set.
+    n_classes : int
+        Number of classes.
+    train_x, validation_x, test_x : (examples, D) array
+        Inputs.
+    train_y, validation_y, test_y : (examples,) array of int
+        Labels, from 0 to n_classes - 1.
     """
 
     name: str
@@ -42,17 +52,35 @@ class Split:
 
     @property
     def params_shape(self) -> tuple[int, int]:
-        """Shape of a softmax regression's params on these inputs: (D + 1, C), the last row the bias."""
+        """Shape of the params of softmax regression on these inputs: (D + 1, C), with the bias in the last row."""
         return self.train_x.shape[1] + 1, self.n_classes
 
 
 def digits(seed: int | np.random.Generator, *, n_train: int = 100, pixel_unit: float = 2.0) -> Split:
     """Draw a fresh split of scikit-learn's 1797 handwritten digits (8 x 8 pixels, 10 classes).
 
-    `n_train` examples are for training, so few that regularization matters; the rest is halved into
-    validation and test. Pixels, 0 to 16, are centred by their training mean and divided by `pixel_unit`. At 2
-    regularization matters, the best weights lie inside the ranges of appendix B, and AdaGrad nearly converges.
+    The examples that are not for training are halved into validation and test.
 
+    Parameters
+    ----------
+    seed : int or numpy.random.Generator
+    n_train : int, default 100
+        Number of training examples. By default they are so few that regularization matters.
+    pixel_unit : float, default 2.0
+        Pixels, from 0 to 16, are centred by their training mean and divided by this. At 2 regularization matters, the
+        best weights lie inside the ranges of appendix B, and AdaGrad nearly converges.
+
+    Returns
+    -------
+    Split
+
+    Raises
+    ------
+    InvalidInput
+        If no examples are left for a part, or if `pixel_unit` is not above 0.
+
+    Examples
+    --------
     >>> split = digits(0)
     >>> split.train_x.shape, split.validation_x.shape, split.test_x.shape
     ((100, 64), (848, 64), (849, 64))
@@ -77,7 +105,19 @@ def digits(seed: int | np.random.Generator, *, n_train: int = 100, pixel_unit: f
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """A features file: features (N, D), labels (N,) and the part of each example (N,), 0 to 2."""
+    """The contents of a features file.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file, without its suffix.
+    x : (N, D) array
+        Features.
+    y : (N,) array of int
+        Labels.
+    part : (N,) array of int
+        0 for training, 1 for validation, 2 for test.
+    """
 
     name: str
     x: Array
@@ -85,10 +125,10 @@ class Features:
     part: Labels
 
     def split(self, seed: int | np.random.Generator | None = None) -> Split:
-        """The file's own split, or a fresh one of the same sizes.
+        """Return the split in the file, or with a seed a fresh split of the same sizes.
 
-        A fresh one shuffles all examples; of the sets that were published with a training set (app. B: caltech101,
-        oxford_iiit_pet) it keeps that, and shuffles the others.
+        A fresh split shuffles all examples. If the data set was published with a training set (caltech101 and
+        oxford_iiit_pet, see app. B), the training set is kept and only the other examples are shuffled.
         """
         part = self.part
         if seed is not None:
@@ -100,7 +140,13 @@ class Features:
 
 
 def load_features(path: str | os.PathLike[str]) -> Features:
-    """Read a features file and check it."""
+    """Read a features file.
+
+    Raises
+    ------
+    InvalidInput
+        If the file does not exist, or does not hold what a features file must hold.
+    """
     path = Path(path)
     names = ("features", "labels", "split")
     if not path.exists():
@@ -109,6 +155,12 @@ def load_features(path: str | os.PathLike[str]) -> Features:
     if missing := [name for name in names if name not in arrays]:
         raise InvalidInput(f"A features file must hold {', '.join(names)}; {path} lacks {', '.join(missing)}.")
     x, y, part = (arrays[name] for name in names)
+    _check_arrays(path, x, y, part)
+    return Features(path.stem, x.astype(np.float32), y.astype(np.int64), part.astype(np.int64))
+
+
+def _check_arrays(path: Path, x: NDArray[Any], y: NDArray[Any], part: NDArray[Any]) -> None:
+    """Raise unless the arrays fit each other and hold what they must."""
     if x.ndim != 2 or y.shape != part.shape or y.shape != x.shape[:1] or len(y) == 0:
         raise InvalidInput(
             f"{path} must hold features (N, D), labels (N,) and split (N,), N > 0; found shapes {x.shape}, {y.shape} "
@@ -126,11 +178,24 @@ def load_features(path: str | os.PathLike[str]) -> Features:
             f"{path} must have examples in each of training (0), validation (1) and test (2); found "
             f"{np.unique(part).tolist()}."
         )
-    return Features(path.stem, x.astype(np.float32), y.astype(np.int64), part.astype(np.int64))
 
 
 def fresh_split(name: str, seed: int | np.random.Generator, folder: str | os.PathLike[str] | None = None) -> Split:
-    """A fresh split of the embedded digits, or of the features file `name`.npz in a folder (default: TUNELOSS_DATA)."""
+    """Draw a fresh split of a data set.
+
+    Parameters
+    ----------
+    name : str
+        "digits", or the name of a features file without its suffix.
+    seed : int or numpy.random.Generator
+    folder : path, optional
+        Folder of features files; by default the environment variable TUNELOSS_DATA.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no folder, or no such file in it.
+    """
     if name == DIGITS:
         return digits(seed)
     folder = folder or os.environ.get("TUNELOSS_DATA")

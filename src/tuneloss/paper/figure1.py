@@ -1,30 +1,58 @@
-"""Figure 1 of the paper: three quadratic losses on a one-dimensional problem.
+"""Figure 1: three quadratic losses on a one-dimensional problem.
 
-Test error is piecewise linear in the model theta; a loss must be quadratic. Five models are trained. A good
-loss is one whose argmin has low error, which is not the same as predicting the error of the models at hand.
+Test error is piecewise linear in the model theta, and a loss must be quadratic. Five models are trained. A good loss
+has an argmin of low error, which is not the same as predicting the error of the trained models.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from tuneloss import Box, Observation, learn_loss
+from tuneloss.paper.experiment import Experiment, Table
+from tuneloss.paper.results import Record
+from tuneloss.report.axes import style
 from tuneloss.report.colors import INK, SERIES
-from tuneloss.report.figures import style
 from tuneloss.types import Array
 
-KNOTS = np.array([[-2.0, 4.0], [-1.0, 1.6], [0.0, 0.5], [3.0, 2.0]])  # (theta, error), linear between
+KNOTS = np.array([[-2.0, 4.0], [-1.0, 1.6], [0.0, 0.5], [3.0, 2.0]])  # (theta, error); error is linear between them
 TRAINED = np.array([-1.7, -1.0, 0.6, 1.5, 2.8])  # Theta_0
+
+
+class Figure1(Experiment):
+    """Three losses fitted to the same five models; nothing is trained."""
+
+    NAME = "figure1"
+
+    def tables(self, records: Sequence[Record] = ()) -> list[Table]:
+        """Return one table: the argmin of each loss, and the error there."""
+        fits = fit_losses()
+        rows = [[loss.name, f"{loss.argmin:.3f}", f"{loss.error:.3f}"] for loss in fits.losses]
+        rows.append(["best trained model", f"{fits.best:.3f}", f"{fits.best_error:.3f}"])
+        return [Table(("loss", "argmin", "error there"), rows)]
+
+    def figure(self, records: Sequence[Record] = ()) -> Figure:
+        """Draw the error and the three losses."""
+        return draw_figure1(fit_losses())
 
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:
-    """A loss in units of error, its argmin over all theta, and the error there.
+    """A quadratic loss.
 
-    coefficients: (3,) of theta^2, theta and 1.
+    Parameters
+    ----------
+    name : str
+    coefficients : (3,) array
+        Of theta^2, theta and 1, in units of error.
+    argmin : float
+        The theta of least loss.
+    error : float
+        The error at `argmin`.
     """
 
     name: str
@@ -34,8 +62,8 @@ class Quadratic:
 
 
 @dataclass(frozen=True, eq=False)
-class Figure1:
-    """The trained models, their errors, the best of them, and the three losses."""
+class Fits:
+    """The trained models with their errors, the best of them, and the three losses."""
 
     trained: Array
     errors: Array
@@ -45,25 +73,37 @@ class Figure1:
 
 
 def error_at(theta: Array | float) -> Array:
-    """The error of a model: linear between the knots."""
+    """Return the error of models, which is linear between the knots."""
     return np.asarray(np.interp(theta, KNOTS[:, 0], KNOTS[:, 1]))
 
 
 def slope_at(theta: Array) -> Array:
-    """The derivative of the error, from the right at a knot."""
+    """Return the derivative of the error; at a knot, that from the right."""
     slopes = np.diff(KNOTS[:, 1]) / np.diff(KNOTS[:, 0])
     piece = np.searchsorted(KNOTS[:, 0], theta, side="right") - 1
     return np.asarray(slopes[np.clip(piece, 0, len(slopes) - 1)])
 
 
-def figure1_info(trained: Array = TRAINED) -> Figure1:
-    """The numbers of figure 1, from the models that were trained, (m,).
+def fit_losses(trained: Array = TRAINED) -> Fits:
+    """Fit the three losses to the models that were trained.
 
-    (a) least squares fit of the error over the trained models; (b) squared distance to the best of them;
-    (c) LearnLoss: the best of them must be its argmin among them, and near it error and slope are matched.
+    (a) is the least squares fit of the error over the trained models. (b) is the squared distance to the best of them.
+    (c) is the answer of LearnLoss: the best of them must be its argmin among them, and near it the loss matches error
+    and slope.
 
-    >>> figure = figure1_info()
-    >>> [round(loss.error, 2) for loss in figure.losses], round(figure.best_error, 2)
+    Parameters
+    ----------
+    trained : (m,) array
+        The trained models.
+
+    Returns
+    -------
+    Fits
+
+    Examples
+    --------
+    >>> fits = fit_losses()
+    >>> [round(loss.error, 2) for loss in fits.losses], round(fits.best_error, 2)
     ([0.94, 0.8, 0.68], 0.8)
     """
     errors = error_at(trained)
@@ -74,11 +114,11 @@ def figure1_info(trained: Array = TRAINED) -> Figure1:
         _quadratic("distance to the best model", np.array([1.0, -2 * best, best**2 + best_error])),
         _quadratic("learned loss", _learned(trained, errors, best)),
     )
-    return Figure1(trained, errors, best, best_error, losses)
+    return Fits(trained, errors, best, best_error, losses)
 
 
 def _learned(trained: Array, errors: Array, best: float) -> Array:
-    """LearnLoss on (theta^2, theta, 1); models count less in the cost the farther they are from the best."""
+    """LearnLoss on (theta^2, theta, 1). The farther a model is from the best one, the less it counts in the cost."""
     box = Box.from_dict({"square": 1.0, "theta": (-100.0, 100.0), "constant": (-100.0, 100.0)})
     observations = [
         Observation.from_gradients(error, [theta**2, theta, 1.0], [slope], [[2 * theta, 1.0, 0.0]])
@@ -95,23 +135,23 @@ def _quadratic(name: str, coefficients: Array) -> Quadratic:
     return Quadratic(name, coefficients, argmin, float(error_at(argmin)))
 
 
-def draw_figure1(figure1: Figure1) -> Figure:
-    """Error, trained models and the three losses; a diamond marks the error at each loss's argmin."""
+def draw_figure1(fits: Fits) -> Figure:
+    """Draw the error, the trained models and the three losses; a diamond marks the error at the argmin of each loss."""
     figure = Figure(figsize=(7.2, 5.2), layout="constrained", facecolor="white")
     axes = figure.subplots()
     theta = np.linspace(KNOTS[0, 0], KNOTS[-1, 0], 400)
     axes.plot(theta, error_at(theta), color=INK, linewidth=2.4, label="test error")
-    for colour, loss, letter in zip((SERIES[1], SERIES[3], SERIES[0]), figure1.losses, "abc", strict=True):
+    for color, loss, letter in zip((SERIES[1], SERIES[3], SERIES[0]), fits.losses, "abc", strict=True):
         label = f"({letter}) {loss.name}"
-        axes.plot(theta, np.polyval(loss.coefficients, theta), color=colour, linewidth=1.8, label=label)
-        axes.plot([loss.argmin] * 2, [0, loss.error], color=colour, linewidth=1, linestyle=(0, (2, 2)))
-        axes.plot(loss.argmin, loss.error, "D", color=colour, markersize=8, markeredgecolor="white", zorder=4)
-    axes.plot(figure1.trained, figure1.errors, "o", color=INK, markersize=7, zorder=3, label="trained models")
+        axes.plot(theta, np.polyval(loss.coefficients, theta), color=color, linewidth=1.8, label=label)
+        axes.plot([loss.argmin] * 2, [0, loss.error], color=color, linewidth=1, linestyle=(0, (2, 2)))
+        axes.plot(loss.argmin, loss.error, "D", color=color, markersize=8, markeredgecolor="white", zorder=4)
+    axes.plot(fits.trained, fits.errors, "o", color=INK, markersize=7, zorder=3, label="trained models")
     axes.set_xlabel("model")
     axes.set_ylabel("error or loss")
     axes.set_xlim(KNOTS[0, 0], KNOTS[-1, 0])
     axes.set_ylim(0, 3.5)
-    axes.plot([], [], "D", color="none", markeredgecolor=INK, markersize=7, label="error at a loss's argmin")
+    axes.plot([], [], "D", color="none", markeredgecolor=INK, markersize=7, label="error at the argmin of a loss")
     style(axes)
     figure.legend(frameon=False, labelcolor=INK, loc="outside lower center", ncols=2)
     return figure

@@ -4,145 +4,206 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, PercentFormatter
 
 from tuneloss.errors import InvalidInput
-from tuneloss.paper.experiments import Unit
+from tuneloss.paper.experiment import Experiment, Table
 from tuneloss.paper.results import Record
-from tuneloss.paper.table1 import by_repeat, chosen
+from tuneloss.paper.statistics import ByRepeat, Curve, by_repeat, curve, measure_so_far, paired_difference
+from tuneloss.paper.tuner_runs import TunerRuns
 from tuneloss.paper.tuners import COLORS, LABELS, TUNERS, check_tuners
+from tuneloss.report.axes import style
 from tuneloss.report.colors import INK
-from tuneloss.report.figures import style
-from tuneloss.report.info import interval
-from tuneloss.types import Array
 
-EXPERIMENT = "figure2"
 RUNS = dict.fromkeys(TUNERS, 100) | {"random": 500, "gp-ei-mcmc": 50}
-REPEATS, AT_MOST = 20, {"gp-ei-mcmc": 5}  # slow: few repeats of it
-EARLY, LATE = (2, 3, 10), (100, 500)  # runs of TuneLoss, and of random search
-BANDS = ("tuneloss", "random")  # whose intervals are drawn; those of all would hide the lines
-ByRepeat = dict[int, list[Record]]
+REPEATS, MOST_REPEATS = 20, {"gp-ei-mcmc": 5}  # GP-EI-MCMC is slow
+AFTER = (1, 2, 3, 5, 10, 20, 50, 100, 500)  # numbers of runs in the table
+EARLY, LATE = (2, 3, 10), (100, 500)  # numbers of runs of TuneLoss, and of random search, that are compared
+BANDS = ("tuneloss", "random")  # tuners whose intervals are drawn; those of all would hide the lines
+LEAST_REPEATS = 5  # an interval of fewer repeats is too wide to draw
 PANELS = {"test_loss": ("validation_loss", "test log loss"), "test_error": ("validation_error", "test error")}
 
 
-def figure2_units(
-    datasets: Sequence[str], repeats: int | None = None, runs: int | None = None, tuners: Sequence[str] = TUNERS
-) -> list[Unit]:
-    """What is to be run, repeat by repeat. tuners: names, or NAME:RUNS for a number of runs of its own."""
-    most = dict(_with_runs(given, runs) for given in tuners)
-    if len(most) < len(tuners):
-        raise InvalidInput(f"A tuner must be named once; found {', '.join(tuners)}.")
-    wanted = repeats or REPEATS
-    return [
-        Unit(EXPERIMENT, dataset, tuner, repeat, own)
-        for repeat in range(wanted)
-        for dataset in datasets
-        for tuner, own in most.items()
-        if repeat < AT_MOST.get(tuner, wanted)
-    ]
-
-
-def _with_runs(given: str, runs: int | None) -> tuple[str, int]:
-    """The name of a tuner, and how many runs it has."""
-    name, colon, own = given.partition(":")
-    check_tuners([name])
-    if colon and not (own.isdecimal() and int(own) > 0):
-        raise InvalidInput(f"A tuner must be NAME or NAME:RUNS, such as random:100; found {given!r}.")
-    return name, int(own) if colon else min(RUNS[name], runs or RUNS[name])
-
-
 @dataclass(frozen=True)
+class Figure2(Experiment):
+    """Long runs of every tuner.
+
+    Parameters
+    ----------
+    datasets : sequence of str
+        Names of data sets.
+    repeats : int, default 20
+        Repeats per data set; at most 5 of GP-EI-MCMC.
+    runs : int, optional
+        The most training runs per tuner and repeat; by default 100, but 500 of random search and 50 of GP-EI-MCMC.
+    tuners : sequence of str
+        Names of tuners, or NAME:RUNS for a tuner with another number of runs; all by default.
+
+    Raises
+    ------
+    InvalidInput
+        If a tuner is unknown, or named twice, or has no proper number of runs.
+    """
+
+    datasets: Sequence[str]
+    repeats: int = REPEATS
+    runs: int | None = None
+    tuners: Sequence[str] = TUNERS
+    NAME = "figure2"
+    QUICK: ClassVar = {"repeats": 2, "runs": 8}
+
+    def __post_init__(self) -> None:
+        if len(self.runs_by_tuner()) < len(self.tuners):
+            raise InvalidInput(f"A tuner must be named once; found {', '.join(self.tuners)}.")
+
+    def runs_by_tuner(self) -> dict[str, int]:
+        """Return the number of runs of each tuner."""
+        return dict(_name_and_runs(text, self.runs) for text in self.tuners)
+
+    def units(self) -> list[TunerRuns]:
+        """Return all units, repeat by repeat."""
+        return [
+            TunerRuns(self.NAME, dataset, tuner, repeat, runs)
+            for repeat in range(self.repeats)
+            for dataset in self.datasets
+            for tuner, runs in self.runs_by_tuner().items()
+            if repeat < MOST_REPEATS.get(tuner, self.repeats)
+        ]
+
+    def tables(self, records: Sequence[Record]) -> list[Table]:
+        """Return one table of test log loss by runs, and one of few runs of TuneLoss against many of random search."""
+        early = early_table(records)
+        return [runs_table(records), early] if early.rows else [runs_table(records)]
+
+    def figure(self, records: Sequence[Record]) -> Figure:
+        """Draw the curves of all tuners."""
+        return draw_figure2(tuner_curves(records))
+
+
+def _name_and_runs(text: str, runs: int | None) -> tuple[str, int]:
+    """Split NAME or NAME:RUNS; `runs` is the most runs of a tuner without a number."""
+    name, colon, number = text.partition(":")
+    check_tuners([name])
+    if colon and not (number.isdecimal() and int(number) > 0):
+        raise InvalidInput(f"A tuner must be NAME or NAME:RUNS, such as random:100; found {text!r}.")
+    return name, int(number) if colon else min(RUNS[name], runs or RUNS[name])
+
+
+@dataclass(frozen=True, eq=False)
 class TunerCurve:
-    """Mean over repeats of the chosen model's measure after each run (runs,), and half its 95% interval."""
+    """A measure of one tuner on one data set, by the number of runs."""
 
     dataset: str
     tuner: str
     measure: str
-    repeats: int
-    mean: Array
-    half: Array
+    curve: Curve
 
 
-def figure2_info(records: Sequence[Record]) -> list[TunerCurve]:
-    """A curve for each data set, tuner and measure; log loss is chosen by validation log loss, error by error."""
+def tuner_curves(records: Sequence[Record]) -> list[TunerCurve]:
+    """Compute one curve per data set, tuner and measure.
+
+    For test log loss the best model so far is that of least validation log loss, for test error that of least
+    validation error.
+    """
     curves = []
     for dataset in dict.fromkeys(record["dataset"] for record in records):
         for tuner in TUNERS:
             repeats = by_repeat(records, dataset, tuner)
-            for measure, (by, _) in PANELS.items():
-                if repeats:
-                    values = np.array([chosen(own, measure, by) for own in repeats.values()])
-                    pairs = [interval(column) for column in values.T]
-                    mean, half = (np.array([getattr(pair, name) for pair in pairs]) for name in ("mean", "half"))
-                    curves.append(TunerCurve(dataset, tuner, measure, len(values), mean, half))
+            panels = PANELS.items() if repeats else ()
+            curves += [TunerCurve(dataset, tuner, measure, curve(repeats, measure, by)) for measure, (by, _) in panels]
     return curves
 
 
-def early_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
-    """Header, and for each form of TuneLoss after a few runs, what it has less random search after many.
+def runs_table(records: Sequence[Record]) -> Table:
+    """Make the table of test log loss after some numbers of runs."""
+    curves = [one for one in tuner_curves(records) if one.measure == "test_loss"]
+    most = max(len(one.curve.mean) for one in curves)
+    after = [n for n in AFTER if n <= most]
+    rows = [
+        [
+            one.dataset,
+            LABELS[one.tuner],
+            *(f"{one.curve.mean[n - 1]:.4f}" if n <= len(one.curve.mean) else "" for n in after),
+        ]
+        for one in curves
+    ]
+    note = "Test log loss of the model of least validation log loss so far, mean over repeats."
+    return Table(["data", "tuner", *(f"after {n}" for n in after)], rows, note=note)
 
-    Differences are taken repeat by repeat: mean and 95% interval; below 0, TuneLoss is better. No row without the runs.
-    """
+
+def early_table(records: Sequence[Record]) -> Table:
+    """Make the table of TuneLoss after a few runs minus random search after many; no row without those runs."""
     rows = []
     for dataset in dict.fromkeys(record["dataset"] for record in records):
         random = by_repeat(records, dataset, "random")
         for tuner in ("tuneloss", "tuneloss-paper"):
-            own = by_repeat(records, dataset, tuner)
+            repeats = by_repeat(records, dataset, tuner)
             for early in EARLY:
-                cells = [_less(own, random, early, late, measure) for measure in PANELS for late in LATE]
+                cells = [_difference(repeats, early, random, late, measure) for measure in PANELS for late in LATE]
                 if any(cells):
                     rows.append([dataset, LABELS[tuner], str(early), *cells])
-    header = [f"{label} less random search's after {late}" for _, label in PANELS.values() for late in LATE]
-    return ["data", "tuner", "runs", *header], rows
+    header = [f"{label} minus random search after {late}" for _, label in PANELS.values() for late in LATE]
+    note = "Differences by repeat, mean and 95% interval. Below 0, TuneLoss is better."
+    return Table(["data", "tuner", "runs", *header], rows, note=note)
 
 
-def _less(own: ByRepeat, other: ByRepeat, early: int, late: int, measure: str) -> str:
-    """What one tuner has after `early` runs less what the other has after `late`, where there are as many."""
-    found = []
-    for i in own.keys() & other.keys():
-        mine, yours = (chosen(runs, measure, PANELS[measure][0]) for runs in (own[i], other[i]))
-        if len(mine) >= early and len(yours) >= late:
-            found.append(mine[early - 1] - yours[late - 1])
-    return str(interval(found)) if found else ""
+def _difference(repeats: ByRepeat, early: int, others: ByRepeat, late: int, measure: str) -> str:
+    difference = paired_difference(_after(early, repeats, measure), _after(late, others, measure))
+    return "" if difference is None else str(difference)
+
+
+def _after(n: int, repeats: ByRepeat, measure: str) -> dict[int, float]:
+    """The measure after n runs, of the repeats that have as many."""
+    by = PANELS[measure][0]
+    return {i: float(measure_so_far(runs, measure, by)[n - 1]) for i, runs in repeats.items() if len(runs) >= n}
 
 
 def draw_figure2(curves: Sequence[TunerCurve]) -> Figure:
-    """A row a data set: test log loss, and test error; bands: 95% intervals of TuneLoss and of random search."""
-    datasets = list(dict.fromkeys(curve.dataset for curve in curves))
+    """Draw one row per data set: test log loss and test error.
+
+    The bands are the 95% intervals of TuneLoss and of random search.
+    """
+    datasets = list(dict.fromkeys(one.dataset for one in curves))
     figure = Figure(figsize=(10.5, 4 * len(datasets) + 0.6), layout="constrained", facecolor="white")
     grid = figure.subplots(len(datasets), len(PANELS), squeeze=False)
     for row, dataset in zip(grid, datasets, strict=True):
         for axes, (measure, (_, label)) in zip(row, PANELS.items(), strict=True):
-            own = [curve for curve in curves if curve.dataset == dataset and curve.measure == measure]
-            for curve in own:
-                runs = np.arange(1, len(curve.mean) + 1)
-                color = COLORS[curve.tuner]
-                axes.plot(runs, curve.mean, color=color, linewidth=2, label=LABELS[curve.tuner])
-                if _has_band(curve):
-                    low, high = curve.mean - curve.half, curve.mean + curve.half
-                    axes.fill_between(runs, low, high, color=color, alpha=0.15, linewidth=0)
-            lowest = min(float(np.nanmin(curve.mean)) for curve in own)
-            early = max(float(curve.mean[min(2, len(curve.mean) - 1)]) for curve in own)
-            usual = max((float(np.median(curve.half)) for curve in own if _has_band(curve)), default=0.0)
-            if early > lowest:
-                below = max(1.2 * usual, 0.08 * (early - lowest))
-                axes.set_ylim(lowest - below, max(early, lowest + 2 * usual))
-            axes.set_xscale("log")
-            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axes.xaxis.set_major_formatter("{x:g}")
-            axes.xaxis.set_minor_locator(NullLocator())
+            _draw_panel(axes, [one for one in curves if (one.dataset, one.measure) == (dataset, measure)])
             axes.set(xlabel="training runs", ylabel=label, title=dataset)
-            if measure == "test_error":
-                axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=1))
-            style(axes)
     handles, labels = grid[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, labelcolor=INK, loc="outside lower center", ncols=4)
     return figure
 
 
-def _has_band(curve: TunerCurve) -> bool:
-    """Whether its interval is drawn: one of fewer than five repeats says nothing."""
-    return curve.tuner in BANDS and curve.repeats >= 5
+def _draw_panel(axes: Axes, curves: Sequence[TunerCurve]) -> None:
+    for one in curves:
+        runs, mean, half = np.arange(1, len(one.curve.mean) + 1), one.curve.mean, one.curve.half
+        axes.plot(runs, mean, color=COLORS[one.tuner], linewidth=2, label=LABELS[one.tuner])
+        if _has_band(one):
+            axes.fill_between(runs, mean - half, mean + half, color=COLORS[one.tuner], alpha=0.15, linewidth=0)
+    _limit_y(axes, curves)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_locator(NullLocator())
+    if curves[0].measure == "test_error":
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=1))
+    style(axes)
+
+
+def _limit_y(axes: Axes, curves: Sequence[TunerCurve]) -> None:
+    """Show values from the third run on, and room for the bands: the first runs are far above the others."""
+    lowest = min(float(np.nanmin(one.curve.mean)) for one in curves)
+    highest = max(float(one.curve.mean[min(2, len(one.curve.mean) - 1)]) for one in curves)
+    half = max((float(np.median(one.curve.half)) for one in curves if _has_band(one)), default=0.0)
+    if highest > lowest:
+        axes.set_ylim(lowest - max(1.2 * half, 0.08 * (highest - lowest)), max(highest, lowest + 2 * half))
+
+
+def _has_band(one: TunerCurve) -> bool:
+    return one.tuner in BANDS and one.curve.repeats >= LEAST_REPEATS

@@ -1,191 +1,160 @@
-"""Figure 3: a regularizer learned while softmax regression trains by AdaGrad, one example a step (section 4.3).
-
-The tuner is `tuneloss.torch.OnlineTuner`; between its steps the compiled trainer makes one epoch. Model and trainer
-share their memory.
-"""
+"""Figure 3: a regularizer learned inside one training run, against plain AdaGrad."""
 
 from __future__ import annotations
 
-import math
-import time
-import warnings
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from tuneloss.paper.datasets import Split, fresh_split
-from tuneloss.paper.experiments import loss_and_error, repeat_seeds
-from tuneloss.paper.results import Record, Task, run_missing
-from tuneloss.paper.trainer import AdaGrad
-from tuneloss.torch import ConvexPiecewiseLinear, LinearLoss, OnlineTuner
-from tuneloss.torch.observing import ObserveOptions
-from tuneloss.tuning import OnlinePolicy
-from tuneloss.types import Array
+from tuneloss.paper.experiment import Experiment, Table
+from tuneloss.paper.online_run import ONLINE, OnlineRun
+from tuneloss.paper.results import Record
+from tuneloss.paper.statistics import by_repeat, interval, last_measure, paired_difference
+from tuneloss.paper.table1 import Table1
+from tuneloss.paper.tuners import COLORS, LABELS, TUNERS
+from tuneloss.report.axes import style
+from tuneloss.report.colors import INK
 
-EXPERIMENT, EPOCHS, REPEATS, KNOTS = "figure3", 1000, 5, 50
-DRAWN = (10, 100, 1000)  # epochs after which the regularizer is drawn
-ONLINE: dict[str, OnlinePolicy | None] = {  # tuners inside one run
-    "none": None,
-    "tuneloss-paper": OnlinePolicy.paper(),
-    "tuneloss": OnlinePolicy(),
-    "tuneloss-long": OnlinePolicy.long_run(),  # for hundreds of epochs: examples/learned_regularizer.py
+ONLINE_LABELS = {
+    "none": "AdaGrad",
+    "tuneloss-paper": "AdaGrad + TuneLoss, paper's form",
+    "tuneloss": "AdaGrad + TuneLoss, calibrated",
+    "tuneloss-long": "AdaGrad + TuneLoss, calibrated, for long runs",
 }
-MEASURES = ("train_loss", "validation_loss", "validation_error", "test_loss", "test_error")
+ONLINE_COLORS = {
+    "none": INK,
+    "tuneloss-paper": COLORS["tuneloss-paper"],
+    "tuneloss": COLORS["tuneloss"],
+    "tuneloss-long": "#882255",
+}
+LINES: dict[str, Any] = {"validation": "-", "test": "--", "train": ":"}  # styles, by part of the split
+COLUMNS = {  # of the table, by field of a record
+    "validation_loss": "validation log loss",
+    "test_loss": "test log loss",
+    "test_error": "test error",
+    "last_validation_loss": "validation, last epoch",
+    "last_test_loss": "test, last epoch",
+}
 
 
-def log_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """Mean log loss."""
-    return F.cross_entropy(model(batch[0]), batch[1])
+@dataclass(frozen=True)
+class Figure3(Experiment):
+    """Long training runs with and without an online tuner.
 
-
-def online_run(dataset: str, tuner: str, repeat: int, epochs: int, folder: str | None = None) -> Record:
-    """One training run: curves by epoch, and the learned regularizer after 10, 100 and 1000 epochs and the last.
-
-    repeat: its split is that of this repeat in the other experiments.
+    Parameters
+    ----------
+    datasets : sequence of str
+        Names of data sets.
+    repeats : int, default 5
+        Repeats per data set.
+    epochs : int, default 1000
+        Epochs per run.
     """
-    began = time.perf_counter()
-    data, noise = repeat_seeds(dataset, repeat, 2)
-    split = fresh_split(dataset, np.random.default_rng(data), folder)
-    trainer = AdaGrad(split, np.random.default_rng(noise))
-    model, loss = shared_model(trainer), learned_loss()
-    policy = ONLINE[tuner]
-    online = None
-    if policy is not None:
-        train, validation = batches(split.train_x, split.train_y), batches(split.validation_x, split.validation_y)
-        every_batch = ObserveOptions(batches=None)
-        online = OnlineTuner(
-            model, loss, log_loss, train, validation, policy=policy, observe=every_batch, keep_best=False
-        )
-    curves: dict[str, list[float]] = {name: [] for name in MEASURES}
-    regularizers: dict[str, Record] = {}
-    weights: dict[str, float] = {}
-    for epoch in range(1, epochs + 1):
-        one_epoch(trainer, loss)
-        for name, value in measured(trainer, split).items():
-            curves[name].append(value)
-        *before, now = curves["validation_loss"]
-        if now < min(before, default=math.inf):
-            weights = {name: float(f"{weight:.4g}") for name, weight in loss.as_dict().items()}
-        if online is not None:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="Tuning may hurt")  # the curves show it, if it does
-                online.step()
-            if epoch in DRAWN or epoch == epochs:
-                regularizers[str(epoch)] = drawn_regularizer(loss)
-    kept = kept_epochs(epochs)
-    best = int(np.argmin(curves["validation_loss"]))
-    return {
-        "experiment": EXPERIMENT,
-        "dataset": dataset,
-        "tuner": tuner,
-        "repeat": repeat,
-        "run": 0,
-        "epochs": epochs,
-        "best_epoch": best + 1,
-        "weights": weights,
-        **{name: curves[name][best] for name in MEASURES},
-        **{f"last_{name}": curves[name][-1] for name in MEASURES},
-        "kept": kept,
-        "curves": {name: [curve[epoch - 1] for epoch in kept] for name, curve in curves.items()},
-        "regularizers": regularizers,
-        "seconds": round(time.perf_counter() - began, 3),
-    }
+
+    datasets: Sequence[str]
+    repeats: int = 5
+    epochs: int = 1000
+    NAME = "figure3"
+    BESIDE = (Table1.NAME,)
+    QUICK: ClassVar = {"repeats": 1, "epochs": 40}
+
+    def units(self) -> list[OnlineRun]:
+        """Return all runs, repeat by repeat."""
+        return [
+            OnlineRun(self.NAME, dataset, tuner, repeat, self.epochs)
+            for repeat in range(self.repeats)
+            for dataset in self.datasets
+            for tuner in ONLINE
+        ]
+
+    def tables(self, records: Sequence[Record]) -> list[Table]:
+        """Return one table: each data set and tuner, mean and 95% interval over repeats.
+
+        Test log loss is compared, split by split, with the best tuner of Table 1 if that has all splits of a data set.
+        """
+        rows = []
+        for dataset in self.datasets:
+            for tuner in ONLINE:
+                runs = _online(records, dataset, tuner)
+                if runs:
+                    rows.append([dataset, ONLINE_LABELS[tuner], *_cells(runs), _against_table1(runs, records)])
+        header = ["data", "training", "best epochs", *COLUMNS.values()]
+        return [Table([*header, "test log loss minus that of the best tuner of Table 1 after its last run"], rows)]
+
+    def figure(self, records: Sequence[Record]) -> Figure:
+        """Draw one row per data set: log loss by epoch, and the learned regularizers."""
+        figure = Figure(figsize=(11, 4 * len(self.datasets) + 0.8), layout="constrained", facecolor="white")
+        grid = figure.subplots(len(self.datasets), 2, squeeze=False)
+        for (left, right), dataset in zip(grid, self.datasets, strict=True):
+            _draw_curves(left, {tuner: _online(records, dataset, tuner) for tuner in ONLINE})
+            left.set_title(dataset)
+            _draw_regularizers(right, _online(records, dataset, "tuneloss"))
+        handles = [Line2D([], [], color=ONLINE_COLORS[tuner], label=ONLINE_LABELS[tuner]) for tuner in ONLINE]
+        handles += [Line2D([], [], color=INK, linestyle=line, label=part) for part, line in LINES.items()]
+        figure.legend(handles=handles, frameon=False, labelcolor=INK, loc="outside lower center", ncols=4, fontsize=8)
+        return figure
 
 
-def shared_model(trainer: AdaGrad) -> nn.Module:
-    """A linear layer whose weight and bias are the trainer's params."""
-    n_classes, n_inputs = trainer.params.shape
-    model = nn.Linear(n_inputs - 1, n_classes)
-    params = torch.from_numpy(trainer.params)
-    model.weight, model.bias = nn.Parameter(params[:, :-1]), nn.Parameter(params[:, -1])
-    return model
+def _online(records: Sequence[Record], dataset: str, tuner: str) -> list[Record]:
+    """The records of this experiment, of one data set and tuner."""
+    wanted = (Figure3.NAME, dataset, tuner)
+    return [record for record in records if (record["experiment"], record["dataset"], record["tuner"]) == wanted]
 
 
-def learned_loss() -> LinearLoss:
-    """Log loss, pinned at 1, and a regularizer of 50 knots without limit, 0 to begin with."""
-    terms: dict[str, Any] = {"logloss": log_loss, "learned": ConvexPiecewiseLinear(KNOTS)}
-    return LinearLoss(terms, box={"logloss": 1.0, "learned": (0.0, math.inf)})
+def _cells(runs: Sequence[Record]) -> list[str]:
+    epochs = [run["best_epoch"] for run in runs]
+    return [f"{min(epochs)} to {max(epochs)}", *(str(interval([run[name] for run in runs])) for name in COLUMNS)]
 
 
-def one_epoch(trainer: AdaGrad, loss: LinearLoss) -> None:
-    """Train by the loss as it is; before anything was learned by the log loss alone."""
-    _, term, places = loss.penalty_terms()[0]
-    weights = loss.weights[places].tolist()
-    if not any(weights):
-        trainer.epoch(np.array([0.0, 0.0, 0.0, 0.0, 1.0]))
-        return
-    assert isinstance(term, ConvexPiecewiseLinear)
-    r = term.function(weights)
-    trainer.epoch_with_slopes(r.knots, r.bin_slopes)
+def _against_table1(runs: Sequence[Record], records: Sequence[Record]) -> str:
+    table1 = [record for record in records if record["experiment"] == Table1.NAME]
+    best = best_tuner(table1, runs[0]["dataset"], [run["repeat"] for run in runs])
+    if best is None:
+        return ""
+    tuner, losses = best
+    return f"{paired_difference({run['repeat']: run['test_loss'] for run in runs}, losses)} ({LABELS[tuner]})"
 
 
-def drawn_regularizer(loss: LinearLoss) -> Record:
-    """r as its knots and its values there; nothing, if it has no knots yet."""
-    knots, values = loss.regularizers().get("learned", (np.empty(0), np.empty(0)))
-    return {"knots": _short(knots), "values": _short(values)}
+def best_tuner(table1: Sequence[Record], dataset: str, repeats: Sequence[int]) -> tuple[str, dict[int, float]] | None:
+    """Return the tuner of least mean test log loss on these splits after its last run, and that loss by split.
 
-
-def measured(trainer: AdaGrad, split: Split) -> dict[str, float]:
-    """Mean log loss on each part of the split, and error on two."""
-    params = trainer.params.T
-    parts = {
-        part: (getattr(split, f"{part}_x"), getattr(split, f"{part}_y")) for part in ("train", "validation", "test")
-    }
-    found = {part: loss_and_error(params, *examples) for part, examples in parts.items()}
-    losses = {f"{part}_loss": round(loss, 6) for part, (loss, _) in found.items()}
-    return losses | {f"{part}_error": round(found[part][1], 6) for part in ("validation", "test")}
-
-
-def batches(x: Any, y: Any, size: int = 512) -> list[tuple[Tensor, Tensor]]:
-    """Examples as tensors, in parts."""
-    inputs, labels = torch.tensor(x, dtype=torch.float32), torch.tensor(y)
-    return list(zip(torch.split(inputs, size), torch.split(labels, size), strict=True))
-
-
-def _short(numbers: Array) -> list[float]:
-    return [float(f"{number:.4g}") for number in numbers]
-
-
-def kept_epochs(epochs: int) -> list[int]:
-    """Epochs to keep of a curve: all of the first 20, then ever fewer, and the last."""
-    return sorted({*range(1, min(epochs, 20) + 1), *np.geomspace(1, epochs, 80).round().astype(int).tolist()})
-
-
-def figure3_records(
-    path: Path,
-    datasets: Sequence[str],
-    repeats: int,
-    epochs: int,
-    *,
-    folder: str | None = None,
-    jobs: int = 1,
-    on_run: Callable[[int, Any], object] = lambda done, key: None,
-) -> list[Record]:
-    """The records of all runs, by data set, tuner and repeat; those in the file are not run again.
-
-    on_run: called with the number of runs done, and (data set, tuner, repeat, epochs) of the last; first with None.
+    None if no tuner has all of these splits.
     """
-    keys = [(dataset, tuner, repeat, epochs) for repeat in range(repeats) for dataset in datasets for tuner in ONLINE]
-    there = run_missing(
-        path,
-        [Task(key, (*key, folder)) for key in keys],
-        _one_run,
-        lambda record: (record["dataset"], record["tuner"], record["repeat"], record["epochs"]),
-        jobs=jobs,
-        on_task=on_run,
-    )
-    ordered = sorted(keys, key=lambda key: (datasets.index(key[0]), list(ONLINE).index(key[1])))
-    return [there[key][0] for key in ordered]
+    losses = {}
+    for tuner in TUNERS:
+        groups = by_repeat(table1, dataset, tuner)
+        if groups and set(repeats) <= set(groups):
+            losses[tuner] = last_measure({repeat: groups[repeat] for repeat in repeats}, "test_loss")
+    return min(losses.items(), key=lambda pair: float(np.mean(list(pair[1].values()))), default=None)
 
 
-def _one_run(dataset: str, tuner: str, repeat: int, epochs: int, folder: str | None) -> list[Record]:
-    from threadpoolctl import threadpool_limits
+def _draw_curves(axes: Axes, runs: dict[str, list[Record]]) -> None:
+    """Log loss by epoch: mean over repeats; the band holds all repeats on validation examples."""
+    present = {tuner: own for tuner, own in runs.items() if own}
+    for tuner, own in present.items():
+        color, epochs = ONLINE_COLORS[tuner], own[0]["kept"]
+        for part, line in LINES.items():
+            values = np.array([record["curves"][f"{part}_loss"] for record in own])
+            axes.plot(epochs, values.mean(axis=0), line, color=color, linewidth=1.3)
+            if part == "validation":
+                axes.fill_between(epochs, values.min(axis=0), values.max(axis=0), color=color, alpha=0.12, linewidth=0)
+    has_band = any(len(own) > 1 for own in present.values())
+    axes.set(xscale="log", xlabel="epoch (bands: all repeats, validation)" if has_band else "epoch", ylabel="log loss")
+    axes.set_ylim(0, 2.2 * min(record["validation_loss"] for own in present.values() for record in own))
+    style(axes)
 
-    torch.set_num_threads(1)  # runs share the cores
-    with threadpool_limits(1):
-        return [online_run(dataset, tuner, repeat, epochs, folder)]
+
+def _draw_regularizers(axes: Axes, runs: Sequence[Record]) -> None:
+    """The regularizer of the first repeat after some epochs, as ever wider lines."""
+    regularizers = runs[0]["regularizers"] if runs else {}
+    for width, (epoch, r) in enumerate(regularizers.items(), start=1):
+        color = ONLINE_COLORS["tuneloss"]
+        axes.plot(r["knots"], r["values"], linewidth=width, color=color, label=f"after {epoch} epochs")
+    axes.set(xlabel="param", ylabel="r(param)", title="learned regularizer, calibrated, first repeat")
+    axes.legend(frameon=False, labelcolor=INK)
+    style(axes)

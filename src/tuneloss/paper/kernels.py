@@ -1,7 +1,7 @@
 """The inner loops of the paper's trainer, compiled by numba: one epoch of AdaGrad on softmax regression.
 
-Arrays are float32. Params and squares are (C, D + 1), a row a class, the last column the bias, which is not penalised.
-Inputs are (N, D + 1) with a last column of ones.
+Arrays are float32. Params and squares are (C, D + 1), with one row per class. Their last column is the bias, which is
+not penalised. Inputs are (N, D + 1), with ones in the last column.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from tuneloss.paper.datasets import Labels
 from tuneloss.paper.prefetch import LINE, prefetch
 
 Single = NDArray[np.float32]
-TINY = np.float32(1e-24)  # keeps 0 / 0 out of the first step of a param whose gradient is 0
+TINY = np.float32(1e-24)  # added to squares, so that a first gradient of 0 gives no 0 / 0
 ONE, TWO, ZERO = np.float32(1), np.float32(2), np.float32(0)
 
-# NaN stays NaN, so that divergence is seen; sums may be taken in another order, and 1 / sqrt is good to rounding only.
+# The compiler may reorder sums and approximate 1 / sqrt to rounding. NaN stays NaN, so that divergence is detected.
 _compiled = partial(compiled, fastmath=frozenset({"reassoc", "contract", "arcp", "afn", "nsz"}))
 
 
 @_compiled
 def _see(room: Single, clean: Single, row: int, kept: NDArray[np.uint8]) -> Single:
-    """The input under dropout: doubled where kept[row] is 1, else 0, the bias' as it is; itself for row -1."""
+    """Return the input under dropout: doubled if kept[row] is 1, else 0, except for the bias; unchanged for row -1."""
     if row < 0:
         return clean
     n = len(clean) - 1
@@ -37,7 +37,7 @@ def _see(room: Single, clean: Single, row: int, kept: NDArray[np.uint8]) -> Sing
 
 @_compiled
 def _logits(own: Single, other: Single, params: Single, x: Single, y: Single) -> None:
-    """params @ x into `own`, params @ y into `other` (C,), in one pass."""
+    """Write params @ x into `own` and params @ y into `other`, both (C,), in one pass."""
     for c in range(len(own)):
         row, first, second = params[c], ZERO, ZERO
         for d in range(len(x)):
@@ -48,7 +48,7 @@ def _logits(own: Single, other: Single, params: Single, x: Single, y: Single) ->
 
 @_compiled
 def _softmax(logits: Single) -> None:
-    """In place."""
+    """Replace logits by their softmax, in place."""
     largest, total = logits.max(), ZERO
     for c in range(len(logits)):
         logits[c] = np.exp(logits[c] - largest)
@@ -59,7 +59,7 @@ def _softmax(logits: Single) -> None:
 
 @_compiled
 def _slopes(own: Single, uniform: Single, label: int, w_uniform: np.float32, w_own: np.float32) -> None:
-    """From logits to derivatives by them, in place: of the log loss in `own`, on uniform labels in `uniform`."""
+    """Replace logits by derivatives, in place: of the log loss in `own`, of the uniform-label loss in `uniform`."""
     _softmax(own)
     _softmax(uniform)
     own[label] -= ONE
@@ -74,9 +74,10 @@ def _step(
     dropped: bool, next_dropped: bool,
     own: np.float32, uniform: np.float32, l1: np.float32, l2: np.float32, rate: np.float32,
 ) -> tuple[np.float32, np.float32]:  # fmt: skip
-    """AdaGrad on the params of one class, and in the same pass their products with what the next step sees.
+    """Update the params of one class, and in the same pass compute their products with the inputs of the next step.
 
-    dropped: whether `seen` differs from `clean`. The compiler takes the two questions out of the loop.
+    `dropped` says whether `seen` differs from `clean`, and `next_dropped` the same of the next step. The compiler moves
+    both questions out of the loop.
     """
     last, first, second = len(params) - 1, ZERO, ZERO
     if not dropped:
@@ -105,16 +106,29 @@ def epoch(
     params: Single, squares: Single, x: Single, labels: Labels, order: Labels, mask: Labels, kept: NDArray[np.uint8],
     l1: np.float32, l2: np.float32, w_uniform: np.float32, w_own: np.float32, rate: np.float32,
 ) -> None:  # fmt: skip
-    """One AdaGrad step an example, in place: squares += g^2; params -= rate * g / sqrt(squares).
+    """Make one AdaGrad step per example, in place: squares += g^2; params -= rate * g / sqrt(squares).
 
-    order: (N,), the examples in the order of their steps. mask: (N,), for each step the row of `kept` that says which
-    inputs it keeps, or -1 for all. A step adds l1 * sign(param) + l2 * param to the gradient; w_uniform is the weight
-    of uniform labels, w_own of the log loss and dropout together.
+    Each step adds l1 * sign(param) + l2 * param to the gradient.
+
+    Parameters
+    ----------
+    params, squares : (C, D + 1) array
+    x : (N, D + 1) array
+    labels : (N,) array of int
+    order : (N,) array of int
+        The examples in the order of their steps.
+    mask : (N,) array of int
+        For each step the row of `kept` with the inputs it keeps, or -1 for all inputs.
+    kept : (masks, D + 1) array of 0 and 1
+    l1, l2, w_uniform, w_own : float
+        Weights; `w_own` is that of log loss and dropout together.
+    rate : float
+        The learning rate.
     """
     n_classes, width = params.shape
     lines = 1 + params[0].nbytes // (LINE * n_classes)
     own, uniform = np.zeros(n_classes, np.float32), np.zeros(n_classes, np.float32)
-    rooms = np.empty((2, width), np.float32)  # for the inputs of this step, and of the next
+    rooms = np.empty((2, width), np.float32)  # for the inputs of this step and of the next
     seen = _see(rooms[0], x[order[0]], mask[0], kept)
     _logits(own, uniform, params, seen, x[order[0]])
     for step in range(len(order)):
@@ -122,7 +136,7 @@ def epoch(
         clean, next_clean = x[order[step]], x[order[then]]
         next_seen = _see(rooms[then % 2], next_clean, mask[then], kept)
         _slopes(own, uniform, labels[order[step]], w_uniform, w_own)
-        soon = x[order[min(step + 2, len(order) - 1)]].ctypes.data  # its inputs are loaded while classes are updated
+        soon = x[order[min(step + 2, len(order) - 1)]].ctypes.data  # loaded into the cache while classes are updated
         for c in range(n_classes):
             for line in range(c * lines, (c + 1) * lines):
                 prefetch(soon + LINE * line)
@@ -138,9 +152,9 @@ def hinge_epoch(
     params: Single, squares: Single, x: Single, labels: Labels, order: Labels, rate: np.float32, slopes: Single,
     knots: Knots, first: np.float32, scale: np.float32, bins: NDArray[np.int32],
 ) -> None:  # fmt: skip
-    """The same on the log loss and a piecewise-linear penalty, whose slope in bin b is slopes[b].
+    """Do the same on the log loss and a piecewise-linear penalty, whose slope in bin b is slopes[b].
 
-    knots, first, scale, bins: the cells that say which bin a param is in (lookup.py).
+    `knots`, `first`, `scale` and `bins` are the cells that find the bin of a param (tuneloss.hinges.lookup).
     """
     n_classes, last, top = params.shape[0], params.shape[1] - 1, len(bins) - 1
     own, uniform = np.zeros(n_classes, np.float32), np.zeros(n_classes, np.float32)

@@ -1,4 +1,4 @@
-"""Memory that compiled code will need soon, asked for ahead of time."""
+"""A compiler intrinsic that loads memory into the cache before it is needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-LINE = 64  # bytes that are loaded together
+LINE = 64  # bytes of a cache line, on x86-64 and most ARM processors
 
 
 def _prefetch(context: Any, address: Any) -> Any:
@@ -24,5 +24,5 @@ def _prefetch(context: Any, address: Any) -> Any:
     return types.void(types.intp), emit
 
 
-# prefetch(address): begin to load the line of this address into the second cache. Nothing is read or changed by it.
+# prefetch(address) starts to load the cache line at an address into the second-level cache. It changes no values.
 prefetch = cast(Callable[[int], None], intrinsic(_prefetch))

@@ -1,7 +1,7 @@
 """The five terms of appendix B on softmax regression: L1, L2, uniform labels, dropout, log loss.
 
-Params are a matrix (D + 1, C); the last row is the bias, which is not penalised. Terms on examples are sums
-over them, not means: the ranges of appendix B are meant for sums.
+Params are a matrix (D + 1, C). Its last row is the bias, which is not penalised. Terms on examples are sums over
+examples, not means, because the ranges of appendix B are meant for sums.
 """
 
 from __future__ import annotations
@@ -20,10 +20,15 @@ KEEP = 0.5  # probability that dropout keeps an input, app. B
 
 
 def appendix_box(unit: float = 1.0) -> Box:
-    """The feasible set of appendix B: four weights in their ranges, and the log loss pinned to 1.
+    """Return the feasible set of appendix B: four weights in their ranges, and the log loss pinned to 1.
 
-    unit: what the ranges of the penalties are multiplied by; the number of examples, if terms are meant to be means.
+    Parameters
+    ----------
+    unit : float, default 1.0
+        Factor of the ranges of L1 and L2. If terms are read as means, it is the number of examples.
 
+    Examples
+    --------
     >>> appendix_box().names
     ('l1', 'l2', 'uniform', 'dropout', 'logloss')
     """
@@ -32,9 +37,14 @@ def appendix_box(unit: float = 1.0) -> Box:
 
 
 def draw_masks(split: Split, rng: np.random.Generator, *, draws: int = 32) -> Masks:
-    """Draw dropout masks for the training inputs: (draws, examples, D), True where an input is kept.
+    """Draw dropout masks for the training inputs: (draws, examples, D), True if an input is kept.
 
     Draw them once and use them for every model: common random numbers keep models comparable.
+
+    Raises
+    ------
+    InvalidInput
+        If `draws` is below 1.
     """
     if draws < 1:
         raise InvalidInput(f"`draws` must be at least 1, since the dropout term is a mean over draws; found {draws}.")
@@ -42,12 +52,12 @@ def draw_masks(split: Split, rng: np.random.Generator, *, draws: int = 32) -> Ma
 
 
 def one_hot(labels: Labels, n_classes: int) -> Array:
-    """Labels as rows of probabilities: (N,) -> (N, C)."""
+    """Return labels (N,) as rows of probabilities (N, C)."""
     return np.eye(n_classes)[labels]
 
 
 def log_probabilities(params: Array, x: Array) -> Array:
-    """Log of the softmax of x @ params[:-1] + params[-1]: (N, C)."""
+    """Compute the log of the softmax of x @ params[:-1] + params[-1], (N, C)."""
     logits = x @ params[:-1] + params[-1]
     logits -= logits.max(axis=-1, keepdims=True)
     result: Array = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
@@ -55,13 +65,25 @@ def log_probabilities(params: Array, x: Array) -> Array:
 
 
 def cross_entropy(params: Array, x: Array, targets: Array) -> tuple[float, Array]:
-    """Sum over examples of -sum_c targets_c log p_c, and its gradient.
+    """Compute the sum over examples of -sum_c targets_c log p_c, and its gradient.
 
-    With p the softmax of x @ params[:-1] + params[-1], the gradient is [x, 1]' (p - targets). One-hot
-    targets give the log loss, targets 1/C the loss on uniformly labelled examples.
+    With p the softmax of x @ params[:-1] + params[-1], the gradient is [x, 1]' (p - targets). One-hot targets give the
+    log loss, and targets 1/C the loss on uniformly labelled examples.
 
-    Args: params (D + 1, C), x (N, D), targets (N, C), rows of which sum to 1.
+    Parameters
+    ----------
+    params : (D + 1, C) array
+    x : (N, D) array
+    targets : (N, C) array
+        Rows sum to 1.
 
+    Returns
+    -------
+    value : float
+    gradient : (D + 1, C) array
+
+    Examples
+    --------
     >>> value, gradient = cross_entropy(np.zeros((3, 2)), np.ones((4, 2)), np.full((4, 2), 0.5))
     >>> round(value, 4), gradient.shape      # 4 log 2
     (2.7726, (3, 2))
@@ -72,23 +94,28 @@ def cross_entropy(params: Array, x: Array, targets: Array) -> tuple[float, Array
 
 
 def l1(params: Array) -> tuple[float, Array]:
-    """Sum of |params| without the bias, and a subgradient (0 at 0)."""
+    """Compute the sum of |params| without the bias, and a subgradient, which is 0 at 0."""
     gradient = np.sign(params)
     gradient[-1] = 0
     return float(np.abs(params[:-1]).sum()), gradient
 
 
 def l2(params: Array) -> tuple[float, Array]:
-    """Sum of squared params without the bias, and its gradient."""
+    """Compute the sum of squared params without the bias, and its gradient."""
     gradient = 2 * params
     gradient[-1] = 0
     return float(np.square(params[:-1]).sum()), gradient
 
 
 def dropout_loss(params: Array, x: Array, targets: Array, masks: Masks) -> tuple[float, Array]:
-    """Cross entropy on inputs times dropout masks, a mean over the draws: its value and gradient.
+    """Compute the cross entropy on inputs under dropout, as a mean over draws, and its gradient.
 
-    Args: params (D + 1, C), x (N, D), targets (N, C), masks (draws, N, D).
+    Parameters
+    ----------
+    params : (D + 1, C) array
+    x : (N, D) array
+    targets : (N, C) array
+    masks : (draws, N, D) array of bool
     """
     doubled = x / KEEP
     drawn = [cross_entropy(params, doubled * mask, targets) for mask in masks]
@@ -98,9 +125,14 @@ def dropout_loss(params: Array, x: Array, targets: Array, masks: Masks) -> tuple
 
 
 def training_terms(params: Array, split: Split, masks: Masks) -> tuple[Array, Array]:
-    """Features (5,) of a model, in the order of NAMES, and their jacobian (params.size, 5).
+    """Compute the features of a model, (5,) in the order of `NAMES`, and their jacobian, (params.size, 5).
 
-    Args: params (D + 1, C); masks (draws, N, D) from `draw_masks`.
+    Parameters
+    ----------
+    params : (D + 1, C) array
+    split : Split
+    masks : (draws, N, D) array of bool
+        From `draw_masks`.
     """
     check_params(params, split)
     targets = one_hot(split.train_y, split.n_classes)
@@ -115,9 +147,14 @@ def training_terms(params: Array, split: Split, masks: Masks) -> tuple[Array, Ar
 
 
 def observe(params: Array, split: Split, masks: Masks) -> Observation:
-    """What LearnLoss sees of a model: its validation log loss (a sum), its features, and their gradients.
+    """Observe a model for LearnLoss: its validation log loss (a sum), its features, and all gradients.
 
-    Args: params (D + 1, C); masks (draws, N, D) from `draw_masks`.
+    Parameters
+    ----------
+    params : (D + 1, C) array
+    split : Split
+    masks : (draws, N, D) array of bool
+        From `draw_masks`.
     """
     features, jacobian = training_terms(params, split, masks)
     targets = one_hot(split.validation_y, split.n_classes)
@@ -126,13 +163,13 @@ def observe(params: Array, split: Split, masks: Masks) -> Observation:
 
 
 def observe_error(params: Array, split: Split) -> Observation:
-    """The validation log loss (a sum) of a model, for tuners that read nothing else: its features are 0."""
+    """Observe only the validation log loss (a sum), for tuners that read nothing else; the features are 0."""
     log_p = log_probabilities(params, split.validation_x)
     return Observation(-float(log_p[np.arange(len(log_p)), split.validation_y].sum()), dict.fromkeys(NAMES, 0.0))
 
 
 def check_params(params: Array, split: Split, what: str = "params") -> None:
-    """Raise InvalidInput unless params are finite and fit the split's inputs and classes."""
+    """Raise `InvalidInput` unless params are finite and fit the inputs and classes of the split."""
     if not np.isfinite(params).all():
         raise InvalidInput(f"`{what}` must be finite; found {int((~np.isfinite(params)).sum())} values that are not.")
     if params.shape != split.params_shape:

@@ -1,4 +1,4 @@
-"""The paper's trainer: AdaGrad, one example a step, on the five-term loss of softmax regression (app. B)."""
+"""The paper's trainer: AdaGrad, one example per step, on the five-term loss of softmax regression (app. B)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,30 @@ from tuneloss.types import Array
 class AdaGrad:
     """AdaGrad on softmax regression, epoch by epoch; each epoch may have its own weights.
 
-    Each epoch takes the examples in a new order, one a step. A step follows an unbiased estimate of the gradient of
-    the loss divided by the number of examples N. Its state stays from one epoch to the next. Numbers are float32.
+    Each epoch takes the examples in a new order, one per step. A step follows an unbiased estimate of the gradient of
+    the loss divided by the number of examples N. The state of AdaGrad is kept between epochs. All numbers are float32.
 
-    rng: gives the order of examples and the dropout masks.
-    start: params (D + 1, C) to start from; zeros if None. It is not changed.
-    params: (C, D + 1), the last column the bias; squares: the sums of squared gradients. Both change in place.
+    Parameters
+    ----------
+    split : Split
+        Its training examples are used.
+    rng : numpy.random.Generator
+        Draws the order of examples and the dropout masks.
+    learning_rate : float, default 0.1
+    start : (D + 1, C) array, optional
+        Params to start from, which are not changed; by default zeros.
+
+    Attributes
+    ----------
+    params : (C, D + 1) array
+        The params, with the bias in the last column; they change in place.
+    squares : (C, D + 1) array
+        Sums of squared gradients; they change in place.
+
+    Raises
+    ------
+    InvalidInput
+        If `learning_rate` is not above 0, or if `start` does not fit the split.
     """
 
     def __init__(
@@ -43,16 +61,26 @@ class AdaGrad:
         self.squares = np.zeros_like(self.params)
 
     def epoch(self, weights: Array) -> None:
-        """One epoch on the five terms, weights (5,) in the order of NAMES.
+        """Train for one epoch on the five terms.
 
-        Dropout is applied to an example with probability dropout / (logloss + dropout), its gradient is multiplied by
-        logloss + dropout, and the penalties count 1/N each.
+        Dropout is applied to an example with probability dropout / (logloss + dropout). The gradient of the example is
+        multiplied by logloss + dropout, and each penalty counts 1/N per step.
+
+        Parameters
+        ----------
+        weights : (5,) array
+            In the order of `NAMES`.
+
+        Raises
+        ------
+        RunFailed
+            If params are no longer finite.
         """
         l1, l2, uniform, dropout, logloss = np.asarray(weights, dtype=np.float32)
         n, total = np.float32(self.n), logloss + dropout
         dropped = self.rng.random(self.n) < (dropout / total if total > 0 else 0.0)
         mask = np.where(dropped, np.cumsum(dropped) - 1, -1)
-        width = -(-self._x.shape[1] // 8)  # a random bit an input: each is kept with probability KEEP = 1/2
+        width = -(-self._x.shape[1] // 8)  # bytes: one random bit per input, which is kept with probability KEEP = 1/2
         bits = self.rng.integers(0, 256, size=(int(dropped.sum()), width), dtype=np.uint8)
         kept = np.unpackbits(bits, axis=1, bitorder="little")
         order, rate = self.rng.permutation(self.n), np.float32(self.learning_rate)
@@ -63,9 +91,21 @@ class AdaGrad:
         self._check()
 
     def epoch_with_slopes(self, knots: Array, slopes: Array) -> None:
-        """One epoch on the mean log loss and a piecewise-linear penalty with `slopes` (2p + 1,) in the bins of `knots`.
+        """Train for one epoch on the mean log loss and a piecewise-linear penalty.
 
-        Bin 2j lies strictly between knots j - 1 and j, and bin 2j + 1 is knot j itself.
+        Parameters
+        ----------
+        knots : (p,) array
+            Positions, in increasing order.
+        slopes : (2p + 1,) array
+            Slopes of the penalty: slopes[2j] strictly between knots j - 1 and j, slopes[2j + 1] at knot j.
+
+        Raises
+        ------
+        InvalidInput
+            If the numbers of knots and slopes do not fit.
+        RunFailed
+            If params are no longer finite.
         """
         if len(slopes) != 2 * len(knots) + 1:
             raise InvalidInput(f"`slopes` must be 2 p + 1 for p knots; found {len(slopes)} for {len(knots)}.")
@@ -95,13 +135,34 @@ def train(
     learning_rate: float = 0.1,
     start: Array | None = None,
 ) -> Array:
-    """Minimise weights . terms on the training examples by AdaGrad, and return params (D + 1, C).
+    """Minimise weights . terms on the training examples by AdaGrad.
 
-    weights: one non-negative number for each of l1, l2, uniform, dropout, logloss.
-    rng, learning_rate, start: as for `AdaGrad`.
+    Parameters
+    ----------
+    split : Split
+    weights : mapping of str to float
+        One number, at least 0, for each of l1, l2, uniform, dropout and logloss.
+    rng : numpy.random.Generator
+        See `AdaGrad`.
+    epochs : int, default 30
+    learning_rate : float, default 0.1
+    start : (D + 1, C) array, optional
+        See `AdaGrad`.
 
-    Raises RunFailed if params stop being finite.
+    Returns
+    -------
+    (D + 1, C) array
+        The params.
 
+    Raises
+    ------
+    InvalidInput
+        If an argument is not as described.
+    RunFailed
+        If params are no longer finite.
+
+    Examples
+    --------
     >>> from tuneloss.paper.datasets import digits
     >>> weights = {"l1": 0.1, "l2": 1, "uniform": 0, "dropout": 0.5, "logloss": 1}
     >>> train(digits(0), weights, np.random.default_rng(0), epochs=1).shape

@@ -1,4 +1,4 @@
-"""The tuners that are compared, by name: one ask and tell for all."""
+"""The tuners that are compared, by name: all have the same ask and tell."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from functools import partial
 from typing import Any, Protocol
 
 from tuneloss import Box, LossTuner, Observation
-from tuneloss.baselines.gp_ei_mcmc import GpEiMcmc
-from tuneloss.baselines.optuna_search import OptunaSearch
-from tuneloss.baselines.random_search import RandomSearch
-from tuneloss.baselines.tunereg import TuneReg
+from tuneloss.baselines import GpEiMcmc, OptunaSearch, RandomSearch, TuneReg
 from tuneloss.errors import InvalidInput
 from tuneloss.report import colors
 
 
 class Tuner(Protocol):
-    """What an experiment needs of a tuner: weights to try next, and somewhere to put what came of them."""
+    """What an experiment needs of a tuner: it proposes weights, and is told the outcome."""
 
     def ask(self) -> dict[str, float]: ...
 
@@ -29,8 +26,7 @@ class Tuner(Protocol):
     ) -> object: ...
 
 
-Maker = Callable[..., Tuner]  # of box, seed, start and options
-_MADE: dict[str, Maker] = {
+_MAKERS: dict[str, Callable[..., Tuner]] = {  # called with box, seed, start and options
     "tuneloss": LossTuner,
     "tuneloss-paper": partial(LossTuner, objective="paper", epsilon="paper", fallback="random"),
     "random": RandomSearch,
@@ -39,8 +35,8 @@ _MADE: dict[str, Maker] = {
     "tpe": partial(OptunaSearch, sampler="tpe"),
     "gp": partial(OptunaSearch, sampler="gp"),
 }
-TUNERS = tuple(_MADE)
-READ_TERMS = ("tuneloss", "tuneloss-paper", "tunereg")  # the others read the error of an observation alone
+TUNERS = tuple(_MAKERS)
+READ_TERMS = ("tuneloss", "tuneloss-paper", "tunereg")  # the others read only the error of an observation
 LABELS = {
     "tuneloss": "TuneLoss (ours)",
     "tuneloss-paper": "TuneLoss (paper's form)",
@@ -51,7 +47,7 @@ LABELS = {
     "gp": "Optuna GP",
 }
 
-COLORS = {  # of Okabe and Ito: told apart without red and green; the same everywhere
+COLORS = {  # of Okabe and Ito, the same in every figure
     "tuneloss": colors.COLORS["TuneLoss"],
     "tuneloss-paper": "#56B4E9",
     "random": colors.COLORS["random search"],
@@ -62,14 +58,32 @@ COLORS = {  # of Okabe and Ito: told apart without red and green; the same every
 }
 
 
-def make_tuner(name: str, box: Box, seed: int, start: Mapping[str, float], **options: Any) -> Tuner:
-    """The tuner of this name; all begin with the weights of `start`. options: of its own."""
+def make_tuner(name: str, box: Box, seed: int, start: Mapping[str, float] | None, **options: Any) -> Tuner:
+    """Make the tuner of this name.
+
+    Parameters
+    ----------
+    name : str
+        One of `TUNERS`.
+    box : Box
+        The allowed weights.
+    seed : int
+    start : mapping of str to float, or None
+        The weights to begin with; None for the first proposal of the tuner itself.
+    **options
+        Options of this tuner.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such tuner.
+    """
     check_tuners([name])
-    return _MADE[name](box, seed=seed, start=start, **options)
+    return _MAKERS[name](box, seed=seed, start=start, **options)
 
 
 def check_tuners(names: Sequence[str]) -> None:
-    """Raise unless these are names of tuners."""
-    unknown = [name for name in names if name not in _MADE]
+    """Raise `InvalidInput` unless these are names of tuners."""
+    unknown = [name for name in names if name not in _MAKERS]
     if unknown:
         raise InvalidInput(f"A tuner must be one of {', '.join(TUNERS)}; found {unknown[0]!r}.")

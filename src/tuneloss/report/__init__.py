@@ -1,21 +1,19 @@
-"""Pages about runs: numbers first (`*_info`), then figures, then one static HTML page.
+"""A page about the runs of one tuner, made from its journal. All of it is private; `tuneloss report` is the door.
 
-html.py          a self-contained page
-figures.py       how figures look everywhere; colors.py: in which colours; letters.py: with which names
-pictures.py      figures as files and as parts of a page
+Numbers first, then figures, then one static HTML page:
 
-of one tuner's runs, from its journal:
+    runs_info.py     the runs of a journal, and what LearnLoss learns from them
+    learned_info.py  what the learned loss says about models and terms
+    findings.py      what to act on, in words
+    explanation.py   why these weights: the section in words and figures
+    runs_figures.py  figures of the runs
+    runs_page.py     the page
 
-runs_info.py     the runs, and what was learned from them
-learned_info.py  what the learned loss says of models and terms
-findings.py      what to act on
-runs_figures.py  figures
-why.py           the section that says why these weights
-runs_page.py     the page
+How figures and pages look, here and in `tuneloss.paper`:
 
-of a comparison of methods:
-
-records.py       what it is made from
-info.py          curves, final values with intervals, weights
-comparison.py    the page
+    axes.py          the look of axes, and a weight by run
+    colors.py        colours
+    labels.py        names of terms as labels, in any script and of any length
+    pictures.py      figures as files, and as parts of a page
+    html.py          a self-contained page
 """

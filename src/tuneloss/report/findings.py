@@ -4,99 +4,116 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuneloss.report.learned_info import alike, bounds_met, matched_share, predictions
+from tuneloss.report.learned_info import bounds_met, error_share, predictions, similar_terms
 from tuneloss.report.runs_info import RunsInfo
 
-SMALL_SCALE = 0.1  # scale * error against the loss: below this, the loss says little about error
-POOR_FIT = 0.3  # of the spread of errors that the loss must explain
+SMALL_SHARE = 0.1  # of the loss: if scaled errors are below this, the loss says little about error
+POOR_FIT = 0.3  # share of the spread of errors: if the loss explains less, its fit is poor
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to act on: its kind, what was found, in numbers, and what to do."""
+    """Something to act on.
+
+    Parameters
+    ----------
+    kind : str
+        The kind of finding, as docs/troubleshooting.md names it.
+    found : str
+        What was found, with the number.
+    remedy : str
+        What to do.
+    """
 
     kind: str
     found: str
-    do: str
+    remedy: str
 
 
 def findings(info: RunsInfo) -> list[Finding]:
-    """All there is to act on."""
-    found = [_failures(info), _scale(info), _fit(info), _few(info)]
-    return [one for one in found if one is not None] + _at_bounds(info) + _alike(info)
+    """Return everything to act on."""
+    single = [_failures(info), _small_scale(info), _poor_fit(info), _few_runs(info)]
+    return [finding for finding in single if finding is not None] + _at_bounds(info) + _similar_terms(info)
 
 
 def _failures(info: RunsInfo) -> Finding | None:
-    failed = [run for run in info.runs if run.failed is not None]
-    if not failed:
+    failures = [run.failed for run in info.runs if run.failed is not None]
+    if not failures:
         return None
     return Finding(
         "failed runs",
-        f"{len(failed)} of {len(info.runs)} runs failed, the last one so: {failed[-1].failed}.",
-        "Proposals keep away from such weights; a smaller learning rate or a narrower box may be the better remedy.",
+        f"{len(failures)} of {len(info.runs)} runs failed. The reason of the last one: {failures[-1]}.",
+        "Proposals keep away from such weights. A smaller learning rate or a narrower box may be the better remedy.",
     )
 
 
-def _scale(info: RunsInfo) -> Finding | None:
-    share = matched_share(info)
-    if not share < SMALL_SCALE:
+def _small_scale(info: RunsInfo) -> Finding | None:
+    share = error_share(info)
+    if not share < SMALL_SHARE:
         return None
     return Finding(
         "scale near 0",
         f"Scaled to the loss, the error is {100 * share:.2g}% of it: no weights in the box make the loss follow it.",
-        "Add a term that does (one on other data, or another kind of noise), or widen the box.",
+        "Add a term that does, such as one on other data or with another kind of noise, or widen the box.",
     )
 
 
-def _fit(info: RunsInfo) -> Finding | None:
-    found = predictions(info)
-    if info.header.search is not None or found is None or not found.explained < POOR_FIT:
+def _poor_fit(info: RunsInfo) -> Finding | None:
+    fit = predictions(info)
+    if info.from_search or fit is None or not fit.explained < POOR_FIT:
         return None
     return Finding(
         "poor fit",
-        f"The learned loss explains {100 * max(found.explained, 0):.0f}% of how the errors of these models differ.",
-        "Trust the best run more than the next proposal; other terms, or runs nearer to each other, may help.",
+        f"The learned loss explains {100 * max(fit.explained, 0):.0f}% of the differences between the models' errors.",
+        "Trust the best run more than the next proposal. Other terms, or runs with more similar weights, may help.",
     )
 
 
-def _few(info: RunsInfo) -> Finding | None:
+def _few_runs(info: RunsInfo) -> Finding | None:
     k, m = int((~info.box.pinned).sum()), len(info.observations)
-    if m > k or any(o.gram is not None for o in info.observations) or not m:
+    if m > k or info.has_gradients or not m:
         return None
     return Finding(
         "few runs",
         f"{m} model{'s' if m > 1 else ''} without gradients cannot determine {k} weights.",
-        "Tell gradients (`Observation.from_gradients`), or train a few more models first.",
+        "Provide gradients (`Observation.from_gradients`), or train a few more models first.",
     )
 
 
 def _at_bounds(info: RunsInfo) -> list[Finding]:
     if info.learned is None:
         return []
-    found, weights = [], info.learned.as_dict()
-    for term in info.header.knots:
-        if not any(weights[name] for name, own in info.hinges.items() if own == term):
-            what = f"The learned regularizer {term} is 0 everywhere."
-            found.append(Finding("weight at its bound", what, f"As far as these runs tell, {term} can be left out."))
-    for name, side in bounds_met(info.learned.weights, info.box).items():
-        if name in info.hinges:
-            continue
-        what = f"The learned weight of {name} is at its {side} bound, {weights[name]:.3g}."
-        do = f"{'Lower' if side == 'lower' else 'Raise'} the bound, if there is no reason for it."
-        if side == "lower" and weights[name] == 0:
-            do = f"As far as these runs tell, {name} does not help: it can be left out."
-        found.append(Finding("weight at its bound", what, do))
-    return found
+    weights = info.learned.as_dict()
+    zero = [
+        term
+        for term in info.header.knots
+        if not any(weights[name] for name, other in info.hinges.items() if other == term)
+    ]
+    met = {name: side for name, side in bounds_met(info.learned.weights, info.box).items() if name not in info.hinges}
+    return [_zero_regularizer(term) for term in zero] + [_at_bound(n, side, weights[n]) for n, side in met.items()]
 
 
-def _alike(info: RunsInfo) -> list[Finding]:
-    pairs = [pair for pair in alike(info.observations, info.box) if info.hinges.keys().isdisjoint(pair[:2])]
-    leave = "" if info.header.search is not None else "Leave one of them out, or pin it. "
+def _zero_regularizer(term: str) -> Finding:
+    found = f"The learned regularizer {term} is 0 everywhere."
+    return Finding("weight at its bound", found, f"These runs suggest that {term} can be left out.")
+
+
+def _at_bound(name: str, side: str, weight: float) -> Finding:
+    remedy = f"{'Lower' if side == 'lower' else 'Raise'} the bound, if there is no reason for it."
+    if side == "lower" and weight == 0:
+        remedy = f"These runs suggest that {name} does not help and can be left out."
+    return Finding("weight at its bound", f"The learned weight of {name} is at its {side} bound, {weight:.3g}.", remedy)
+
+
+def _similar_terms(info: RunsInfo) -> list[Finding]:
+    pairs = [pair for pair in similar_terms(info.observations, info.box) if info.hinges.keys().isdisjoint(pair[:2])]
+    leave = "" if info.from_search else "Leave one of them out, or pin it. "
     return [
         Finding(
             "two terms alike",
-            f"The gradients of {one} and {other} have a cosine of {cosine:.4f}: only their sum is known.",
-            f"{leave}Do not read much into {one} against {other}.",
+            f"The gradients of {first} and {second} have a cosine of {cosine:.4f}: only the sum of their effects is "
+            "determined.",
+            f"{leave}Do not read much into the ratio of their weights.",
         )
-        for one, other, cosine in pairs
+        for first, second, cosine in pairs
     ]

@@ -1,4 +1,4 @@
-"""One self-contained HTML page: no scripts, no links to elsewhere, light and dark, narrow and wide."""
+"""A self-contained HTML page: no scripts, no external links, for light and dark screens of any width."""
 
 from __future__ import annotations
 
@@ -44,21 +44,23 @@ tr.chosen td:first-child { color: var(--accent); }
 
 
 def escape(text: str) -> str:
-    """Text of anyone as a part of a page: no markup, and all of it visible; a new line is a space, as on any page."""
+    """Return text that users wrote as part of a page: without markup or hidden characters, newlines as spaces."""
     return escape_markup(visible(text.replace("\n", " ").replace("\t", " ")))
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and the HTML under it, made by the functions below."""
+    """A heading and the HTML below it, made by the functions of this file."""
 
     heading: str
     body: str
 
 
 def paragraphs(sentences: Iterable[str]) -> str:
-    """Sentences of plain text as one paragraph.
+    """Return sentences of plain text as one paragraph.
 
+    Examples
+    --------
     >>> paragraphs(["a < b.", "b < c."])
     '<p>a &lt; b. b &lt; c.</p>'
     """
@@ -73,12 +75,21 @@ def table(
     chosen: int | None = None,
     wrap: bool = False,
 ) -> str:
-    """A table of plain text; row `chosen` stands out.
+    """Return a table of plain text.
 
-    Where the page is narrow its cells are broken into lines; if that is not enough it scrolls on its own, with a shadow
-    at the side where there is more.
+    On a narrow page cells break into lines. If that is not enough, the table scrolls on its own, with a shadow on the
+    side where there is more.
 
-    wrap: cells hold sentences: they are set to the left, and broken into lines.
+    Parameters
+    ----------
+    header : sequence of str
+    rows : iterable of sequences of str
+    caption : str
+        A line above the table.
+    chosen : int, optional
+        Index of a row that stands out.
+    wrap : bool, default False
+        Whether cells hold sentences, which are aligned to the left.
     """
     head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
     lines = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
@@ -89,13 +100,13 @@ def table(
 
 
 def figures(drawn: Iterable[tuple[str, str]]) -> str:
-    """Inline SVGs with captions, side by side where there is room: (svg, caption) pairs."""
+    """Return inline SVGs with captions, from (svg, caption) pairs, side by side if there is room."""
     items = (f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>" for svg, caption in drawn)
     return f'<div class="figures">{"".join(items)}</div>'
 
 
 def page(title: str, about: str, sections: Iterable[Section]) -> str:
-    """The whole page as text."""
+    """Return the whole page as text."""
     body = "\n".join(f"<section><h2>{escape(s.heading)}</h2>\n{s.body}</section>" for s in sections)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -1,4 +1,4 @@
-"""What the learned loss says of the models that it was learned from, and of its terms."""
+"""What the learned loss says about the models that it was learned from, and about its terms."""
 
 from __future__ import annotations
 
@@ -15,19 +15,29 @@ from tuneloss.report.runs_info import RunsInfo
 from tuneloss.tuning.run import Run
 from tuneloss.types import Array
 
-TIED = 1e-6  # of the loss: an observation this near to the argmin is one of the active constraints
-CANCELLED = 1e-3  # of the squared gradients of the terms: what is left of their sum at a model trained to the end
-ALIKE = 0.99  # the cosine from which on two terms' gradients cannot be told apart
+TIED = 1e-6  # relative to the largest loss: how near to the least loss a model counts as tied
+CANCELLED = 1e-3  # relative to the squared gradients of the terms: how small their squared sum is after convergence
+SIMILAR = 0.99  # cosine of two gradients from which on their terms cannot be told apart
 
 
 def losses_of(observations: Sequence[Observation], learned: LearnedLoss) -> Array:
-    """The learned loss of each model: weights . features."""
+    """Return the learned loss of each model, weights . features, as an (m,) array."""
     return np.array([o.features @ learned.weights for o in observations])
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Errors of models (m,), what the learned loss says they are (m,), and which of the models is marked."""
+    """How well the learned loss predicts the errors of models.
+
+    Parameters
+    ----------
+    observed : (m,) array
+        The errors of the models.
+    predicted : (m,) array
+        The errors that the learned loss predicts.
+    marked : int
+        Index of the model that the loss selects, or of the run whose weights are used.
+    """
 
     observed: Array
     predicted: Array
@@ -35,79 +45,93 @@ class Predictions:
 
     @property
     def explained(self) -> float:
-        """How much of the spread of errors is predicted, at most 1; NaN for less than three models."""
+        """The share of the variance of errors that is predicted, at most 1; NaN for fewer than three models."""
         if len(self.observed) < 3 or not np.ptp(self.observed) > 0:
             return math.nan
-        left = np.square(self.predicted - self.observed).sum()
-        return float(1 - left / np.square(self.observed - self.observed.mean()).sum())
+        residual = np.square(self.predicted - self.observed).sum()
+        return float(1 - residual / np.square(self.observed - self.observed.mean()).sum())
 
 
 def predictions(info: RunsInfo) -> Predictions | None:
-    """weights . features / scale of the models that the loss was learned from; None if there is no scale.
+    """Predict the errors of models by weights . features / scale; None if there is no scale.
 
-    A search learns from gradients alone, so that only differences are predicted: there it is all its models, and the
-    mean is that of the observed errors. Marked is the argmin; of a search the run whose weights are used.
+    The models are those that the loss was learned from. A search learns from gradients alone, which predict differences
+    only. Its predictions are of all models with an observation, and their mean is set to that of the observed errors.
     """
-    if info.header.search is None:
-        if info.learned is None or not info.learned.scale > 0:
-            return None
-        observed = np.array([o.error for o in info.observations])
-        return Predictions(
-            observed, losses_of(info.observations, info.learned) / info.learned.scale, info.learned.argmin
-        )
-    runs = [run for run in info.runs if run.observation is not None]
-    if info.header.search.weights is None or not info.header.search.scale > 0 or info.best not in runs:
+    return _search_predictions(info) if info.from_search else _loss_predictions(info)
+
+
+def _loss_predictions(info: RunsInfo) -> Predictions | None:
+    if info.learned is None or not info.learned.scale > 0:
         return None
-    weights = np.array([info.header.search.weights[name] for name in info.box.names]) / info.header.search.scale
-    observed = np.array([run.observation.error for run in runs if run.observation is not None])
-    level = np.array([run.observation.features @ weights for run in runs if run.observation is not None])
-    return Predictions(observed, level + (observed - level).mean(), runs.index(info.best))
+    predicted = losses_of(info.observations, info.learned) / info.learned.scale
+    return Predictions(np.array([o.error for o in info.observations]), predicted, info.learned.argmin)
+
+
+def _search_predictions(info: RunsInfo) -> Predictions | None:
+    search = info.header.search
+    pairs = [(run, run.observation) for run in info.runs if run.observation is not None]
+    marked = [i for i, (run, _) in enumerate(pairs) if run is info.best]
+    if search is None or search.weights is None or not search.scale > 0 or not marked:
+        return None
+    weights = np.array([search.weights[name] for name in info.box.names]) / search.scale
+    observed = np.array([observation.error for _, observation in pairs])
+    level = np.array([observation.features @ weights for _, observation in pairs])
+    return Predictions(observed, level + (observed - level).mean(), marked[0])
 
 
 def alignment(observations: Sequence[Observation], weights: Array) -> Array:
-    """The cosine between the gradient of the loss with these weights and that of the error, at each model."""
-    found = []
-    for o in observations:
-        if o.gram is None:
-            found.append(math.nan)
-            continue
-        inner, own, other = weights @ o.gram[:-1, -1], weights @ o.gram[:-1, :-1] @ weights, o.gram[-1, -1]
-        size = math.sqrt(max(float(own), 0.0) * float(other))
-        found.append(float(inner) / size if size > 0 else math.nan)
-    return np.array(found)
+    """Return the cosine between the gradients of loss and error at each model, as an (m,) array.
+
+    Parameters
+    ----------
+    observations : sequence of Observation
+    weights : (k,) array
+        Weights of the loss.
+    """
+    return np.array([_cosine(observation.gram, weights) for observation in observations])
+
+
+def _cosine(gram: Array | None, weights: Array) -> float:
+    """The cosine at one model; NaN without gradients, or if one of the two is 0."""
+    if gram is None:
+        return math.nan
+    inner, loss, error = weights @ gram[:-1, -1], weights @ gram[:-1, :-1] @ weights, gram[-1, -1]
+    size = math.sqrt(max(float(loss), 0.0) * float(error))
+    return float(inner) / size if size > 0 else math.nan
 
 
 def is_converged(run: Run, box: Box) -> bool:
-    """Whether the gradients of the terms cancel under the run's own weights, as at the end of training."""
+    """Return whether the gradients of the terms cancel under the weights of the run, as at the end of training."""
     o = run.observation
     if o is None or o.gram is None or run.weights is None:
         return False
     weights = np.array([run.weights[name] for name in box.names])
-    apart = float(weights**2 @ np.diagonal(o.gram)[:-1])
-    return bool(weights @ o.gram[:-1, :-1] @ weights <= CANCELLED * apart)
+    separate = float(weights**2 @ np.diagonal(o.gram)[:-1])
+    return bool(weights @ o.gram[:-1, :-1] @ weights <= CANCELLED * separate)
 
 
 def bounds_met(weights: Array, box: Box) -> dict[str, str]:
-    """Which free weights are at their lower or upper bound."""
+    """Return which free weights are at a bound: ``{name: "lower" or "upper"}``."""
     if box.is_simplex:
         return {name: "lower" for name, w in zip(box.names, weights, strict=True) if w <= 0}
-    found = {}
+    sides = {}
     for name, w, low, high in zip(box.names, weights, box.lower, box.upper, strict=True):
         near = 1e-9 * max(1.0, abs(w))
         if low < high and (w <= low + near or w >= high - near):
-            found[name] = "lower" if w <= low + near else "upper"
-    return found
+            sides[name] = "lower" if w <= low + near else "upper"
+    return sides
 
 
-def rivals(observations: Sequence[Observation], learned: LearnedLoss) -> list[int]:
-    """The other observations that the learned loss likes as well as its argmin: the active constraints."""
+def tied_models(observations: Sequence[Observation], learned: LearnedLoss) -> list[int]:
+    """Return the indices of the other observations of equally low loss: the active constraints."""
     losses = losses_of(observations, learned)
     close = losses - losses[learned.argmin] <= TIED * max(float(np.abs(losses).max()), 1e-300)
     return [int(i) for i in np.flatnonzero(close) if i != learned.argmin]
 
 
-def alike(observations: Sequence[Observation], box: Box) -> list[tuple[str, str, float]]:
-    """Pairs of terms that cannot be told apart: the cosine between their gradients, over all models together."""
+def similar_terms(observations: Sequence[Observation], box: Box) -> list[tuple[str, str, float]]:
+    """Return pairs of terms that cannot be told apart, with the cosine of their gradients over all models."""
     grams = [o.gram[:-1, :-1] for o in observations if o.gram is not None]
     if not grams:
         return []
@@ -118,13 +142,13 @@ def alike(observations: Sequence[Observation], box: Box) -> list[tuple[str, str,
     for position, i in enumerate(free):
         for j in free[position + 1 :]:
             cosine = float(total[i, j] / (size[i] * size[j]))
-            if abs(cosine) >= ALIKE:
+            if abs(cosine) >= SIMILAR:
                 pairs.append((box.names[i], box.names[j], cosine))
     return pairs
 
 
-def matched_share(info: RunsInfo) -> float:
-    """scale * error as a part of the loss, over all models: about 1 where the loss follows the error."""
+def error_share(info: RunsInfo) -> float:
+    """Return mean scale * error divided by mean loss, over all models: about 1 if the loss follows the error."""
     if info.learned is None:
         return math.nan
     losses = losses_of(info.observations, info.learned)

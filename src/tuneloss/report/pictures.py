@@ -15,14 +15,21 @@ from matplotlib.figure import Figure
 
 from tuneloss.files import replacing
 from tuneloss.report.colors import GRID, INK
-from tuneloss.report.letters import drawable
+from tuneloss.report.labels import drawable
 
-LARGEST = 1e100  # of a number in a figure; nor may one on a logarithmic axis be nearer to 0 than its inverse
-TOO_EXTREME = f"Not drawn: it has numbers beyond {LARGEST:g}, or too near to 0."
+LARGEST = 1e100  # largest number in a figure; on a logarithmic axis its inverse is the least
+TOO_EXTREME = f"Not drawn: some numbers are beyond {LARGEST:g}, or too close to 0."
 
 
 def to_svg(figure: Figure, name: str) -> str:
-    """A figure as inline SVG that takes ink and grid from the page; `name` sets its ids apart."""
+    """Return a figure as inline SVG that takes the colours of ink and grid from the page.
+
+    Parameters
+    ----------
+    figure : Figure
+    name : str
+        A prefix for the ids in the SVG, so that figures on one page have different ids.
+    """
     buffer = io.StringIO()
     figure = _within_bounds(figure)
     figure.patch.set_visible(False)
@@ -32,11 +39,11 @@ def to_svg(figure: Figure, name: str) -> str:
     svg = svg[svg.index("<svg") :]
     svg = svg.replace(INK, "currentColor").replace(GRID, "var(--grid)")
     svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{name}-", svg)
-    return re.sub(r'(<svg [^>]*?)width="[^"]*" height="[^"]*"', r"\1", svg, count=1)  # the page gives the size
+    return re.sub(r'(<svg [^>]*?)width="[^"]*" height="[^"]*"', r"\1", svg, count=1)  # the page sets the size
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Write a figure to a file, its format by the suffix, on a white ground; PNG at 160 dots an inch."""
+    """Write a figure to a file on a white ground and return the path; the suffix decides the format."""
     figure, is_svg = _within_bounds(figure), path.suffix == ".svg"
     metadata = {"Date": None} if is_svg else None
     letters = _letters_of_the_reader() if is_svg else drawable(figure)
@@ -46,7 +53,7 @@ def save(figure: Figure, path: Path) -> Path:
 
 
 def _within_bounds(figure: Figure) -> Figure:
-    """The figure; or one that says in words why there is none: axes around extreme numbers overflow."""
+    """The figure, or one with a sentence in its place if its numbers are so extreme that axes overflow."""
     for axes in figure.axes:
         ends = np.abs(axes.dataLim.get_points())
         logs = (axes.get_xscale() == "log", axes.get_yscale() == "log")
@@ -60,7 +67,7 @@ def _within_bounds(figure: Figure) -> Figure:
 
 @contextmanager
 def _letters_of_the_reader() -> Iterator[None]:
-    """Labels in an SVG are text: letters that our font lacks are drawn in the reader's, so no warning is due."""
+    """Silence warnings about missing letters: labels in an SVG are text, which is drawn in the reader's fonts."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield

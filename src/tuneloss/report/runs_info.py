@@ -1,4 +1,4 @@
-"""The numbers of one tuner's runs: what was learned, and how well it predicts."""
+"""The runs of one tuner, read from its journal, and what LearnLoss learns from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tuneloss.errors import InvalidInput, JournalError, SolverError
 from tuneloss.hinges import PiecewiseLinear, hinge_names
 from tuneloss.tuning.journal import read_lines
 from tuneloss.tuning.run import Header, Run, best_run
-from tuneloss.types import Array
+from tuneloss.types import Array, Epsilon
 
 MARGIN = 0.05  # of the span of the knots, drawn beyond them
 
@@ -50,7 +50,7 @@ class RunsInfo:
 
     @property
     def best(self) -> Run | None:
-        """The run that was chosen, if the journal names one; else the best told."""
+        """The run that the journal names as chosen; if it names none, the best run."""
         return self.runs[self.header.chosen] if self.header.chosen is not None else best_run(self.runs)
 
     @property
@@ -63,29 +63,55 @@ class RunsInfo:
         return [f"{term}/{hinge}" for hinge in hinge_names(len(self.header.knots[term]))]
 
     @property
-    def said(self) -> Mapping[str, float]:
-        """The weights that LearnLoss says; none if it has no answer."""
+    def learned_weights(self) -> Mapping[str, float]:
+        """The answer of LearnLoss, by name; empty if it has none."""
         if self.header.search is not None:
             return self.header.search.weights or {}
         return self.learned.as_dict() if self.learned is not None else {}
 
     @property
+    def from_search(self) -> bool:
+        """Whether a search made the runs and set its own box; then the header holds the answer of LearnLoss."""
+        return self.header.search is not None
+
+    @property
+    def best_or_chosen(self) -> str:
+        """The word for the run `best`."""
+        return "best" if self.header.chosen is None else "chosen"
+
+    @property
     def measure(self) -> str:
-        """What decides which of two models is better."""
-        told = [run.observation for run in self.runs if run.observation is not None]
-        return "metric" if told and told[0].metric is not None else "validation error"
+        """The name of the number that decides which of two models is better."""
+        observations = [run.observation for run in self.runs if run.observation is not None]
+        return "metric" if observations and observations[0].metric is not None else "validation error"
 
     @property
     def observations(self) -> list[Observation]:
-        """Of the runs in `observed`."""
+        """The observations of the runs in `observed`."""
         return [run.observation for run in self.observed if run.observation is not None]
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether LearnLoss had gradients to learn from."""
+        return any(observation.gram is not None for observation in self.observations)
+
+    @property
+    def first_weights(self) -> Mapping[str, float] | None:
+        """The weights of the first run that had any."""
+        return next((run.weights for run in self.runs if run.weights is not None), None)
 
 
 def read_runs(path: Path) -> RunsInfo:
-    """Read the runs of a journal; nothing is written."""
+    """Read the runs of a journal; the file is not changed.
+
+    Raises
+    ------
+    JournalError, InvalidInput
+        If the file is not a journal, or if its runs do not fit its box.
+    """
     first, records = read_lines(path)
     if "box" not in first:
-        raise JournalError(f"The journal {path} must begin with its box; found none. It is another file.")
+        raise JournalError(f"The journal {path} must begin with its box; found none. This file is not a journal.")
     try:
         return _as_info(path, first, records)
     except (OverflowError, RecursionError) as reason:  # a number or a nesting beyond what Python converts
@@ -101,7 +127,7 @@ def _as_info(path: Path, first: dict[str, Any], records: Sequence[dict[str, Any]
 
 
 def _check_terms(where: str, run: Run, box: Box) -> None:
-    """Raise unless a run is of the box's terms."""
+    """Raise unless a run has the terms of the box."""
     missing = [name for name in box.names if run.weights is not None and name not in run.weights]
     if missing:
         raise JournalError(f"{where} must have a weight for each term of the box; it has none for {missing[0]!r}.")
@@ -111,34 +137,43 @@ def _check_terms(where: str, run: Run, box: Box) -> None:
 
 
 def runs_info(header: Header, runs: Sequence[Run]) -> RunsInfo:
-    """What there is to say of these runs."""
+    """Learn from runs, and return both.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no run.
+    """
     if not runs:
         raise InvalidInput("A report needs at least one run; found none. Tell the tuner the first one.")
-    known = [run for run in runs if run.observation is not None]
-    with_gram = [run for run in known if run.observation is not None and run.observation.gram is not None]
-    observed = tuple(with_gram or known)
-    found = [run.observation for run in observed if run.observation is not None]
+    with_observation = [(run, run.observation) for run in runs if run.observation is not None]
+    with_gram = [(run, observation) for run, observation in with_observation if observation.gram is not None]
+    pairs = with_gram or with_observation
     learned = None
-    if found and header.search is None:
+    if pairs and header.search is None:
+        epsilon: Epsilon = "balanced" if with_gram else 0.0
         with suppress(SolverError), np.errstate(all="ignore"):  # it verifies its answer, however extreme the numbers
-            learned = learn_loss(found, header.box, epsilon="balanced" if with_gram else 0.0)
-    return RunsInfo(header, tuple(runs), observed, learned)
+            learned = learn_loss([observation for _, observation in pairs], header.box, epsilon=epsilon)
+    return RunsInfo(header, tuple(runs), tuple(run for run, _ in pairs), learned)
 
 
 def run_name(run: Run) -> str:
-    """Runs count from 1; models of the initial set have no number."""
+    """Return the number of a run, from 1; models of the initial set have no number."""
     return "initial" if run.run is None else str(run.run + 1)
 
 
 def contributions(info: RunsInfo) -> dict[str, float]:
-    """Each term's weight times its value, at the best model; of a learned regularizer the sum over its hinges."""
-    best, found = info.best, dict[str, float]()
+    """Return the weight of each term times its value, at the best model.
+
+    For a learned regularizer this is the sum over its hinges.
+    """
+    best, parts = info.best, dict[str, float]()
     if best is None or best.weights is None or best.observation is None:
-        return found
+        return parts
     for name, value in zip(info.box.names, best.observation.features, strict=True):
         term = info.hinges.get(name, name)
-        found[term] = found.get(term, 0.0) + best.weights[name] * float(value)
-    return found
+        parts[term] = parts.get(term, 0.0) + best.weights[name] * float(value)
+    return parts
 
 
 def regularizer(info: RunsInfo, term: str) -> tuple[Array, Array] | None:

@@ -1,4 +1,4 @@
-"""The page that reports one tuner's runs, from its journal alone."""
+"""The page that reports the runs of one tuner, from its journal alone."""
 
 from __future__ import annotations
 
@@ -10,70 +10,78 @@ import numpy as np
 
 from tuneloss.files import write_whole
 from tuneloss.report import html, runs_figures
+from tuneloss.report.explanation import explanation
 from tuneloss.report.findings import findings
 from tuneloss.report.runs_info import RunsInfo, run_name
-from tuneloss.report.why import why
+from tuneloss.tuning.run import Run
 
 
 def write_runs_report(info: RunsInfo, path: Path) -> Path:
-    """Write the page; return its path."""
+    """Write the page to a file; return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, runs_page(info).encode())
     return path
 
 
-@np.errstate(all="ignore")  # extreme numbers are shown as they are, or left out in words
+@np.errstate(all="ignore")  # extreme numbers are printed as they are, and figures of them are replaced by a sentence
 def runs_page(info: RunsInfo) -> str:
-    """The page as text: what was learned, how, why, and what to do next."""
-    told = sum(run.observation is not None for run in info.runs)
-    about = f"Told: {len(info.runs)}; with an observation: {told}; learned from: {len(info.observations)}."
+    """Return the page as text: what was learned, how, why, and what to do next."""
+    n, observed = len(info.runs), sum(run.observation is not None for run in info.runs)
+    about = (
+        f"{n} run{'s' if n > 1 else ''} in the journal, {observed} with an observation; "
+        f"LearnLoss used {len(info.observations)}."
+    )
     sections = [
         html.Section("What was learned", _learned(info)),
-        html.Section("How it went", _how(info)),
-        html.Section("Why these weights", why(info)),
-        html.Section("What to do next", _next(info)),
+        html.Section("How it went", _progress(info)),
+        html.Section("Why these weights", explanation(info)),
+        html.Section("What to do next", _findings_table(info)),
         html.Section("All runs", _runs_table(info)),
     ]
     return html.page(info.header.title, about, sections)
 
 
 def _learned(info: RunsInfo) -> str:
-    box = "box" if info.header.search is None else "box of LearnLoss"
-    parts = [
-        (f"weight-{i}", figure, f"Weight of {name} by run; dashed: the {box}.")
+    box = "box of LearnLoss" if info.from_search else "box"
+    figures = [
+        (f"weight-{i}", figure, f"Weight of {name} by run; dashed: bounds of the {box}.")
         for i, (name, figure) in enumerate(runs_figures.weights_figures(info).items())
     ]
-    parts += [
+    figures += [
         (f"regularizer-{i}", figure, f"The learned regularizer {name} of the best run.")
         for i, (name, figure) in enumerate(runs_figures.regularizer_figures(info).items())
     ]
-    return html.paragraphs(_best_words(info)) + _weights_table(info, box) + runs_figures.drawn(parts)
+    return html.paragraphs(_best_words(info)) + _weights_table(info, box) + runs_figures.side_by_side(figures)
 
 
 def _best_words(info: RunsInfo) -> list[str]:
     best = info.best
     if best is None or best.observation is None:
-        return ["No run of this journal, trained with weights of its own, has an observation yet."]
-    score = best.observation.score
-    which = "chosen" if info.header.chosen is not None else "best"
+        return ["No run of this journal has both weights and an observation yet."]
+    score, which = best.observation.score, info.best_or_chosen
     sentences = [f"The {which} model is that of run {run_name(best)}, with a {info.measure} of {score:.5g}."]
+    return [*sentences, *_change_words(info, best, score), *([info.header.note] if info.header.note else [])]
+
+
+def _change_words(info: RunsInfo, best: Run, score: float) -> list[str]:
+    """How much better the best run is than the first."""
     first = next((run for run in info.runs if run.weights is not None and run.observation is not None), None)
-    if first is not None and first is not best and first.observation is not None and first.observation.score:
-        change = 100 * (score - first.observation.score) / abs(first.observation.score)
-        if math.isfinite(change):
-            sentences.append(f"That is {abs(change):.1f}% {'below' if change < 0 else 'above'} the first run.")
-    return [*sentences, info.header.note] if info.header.note else sentences
+    if first is None or first is best or first.observation is None or not first.observation.score:
+        return []
+    change = 100 * (score - first.observation.score) / abs(first.observation.score)
+    if not math.isfinite(change):
+        return []
+    return [f"That is {abs(change):.1f}% {'below' if change < 0 else 'above'} the first run."]
 
 
 def _weights_table(info: RunsInfo, box: str) -> str:
-    """Term by term, the weight of the best run and what LearnLoss says, as far as there are such."""
+    """The weights of the best run and the answer of LearnLoss, by term; empty if there is neither."""
     columns: dict[str, Mapping[str, float]] = {}
     if info.best is not None and info.best.weights is not None:
-        columns[f"weight of the {'best' if info.header.chosen is None else 'chosen'} run"] = info.best.weights
-    if info.said:
-        columns["what LearnLoss (calibrated) says" if info.header.search is None else "what LearnLoss said last"] = (
-            info.said
-        )
+        columns[f"weight of the {info.best_or_chosen} run"] = info.best.weights
+    if info.learned_weights:
+        answer = "last answer of LearnLoss" if info.from_search else "answer of LearnLoss (calibrated)"
+        columns[answer] = info.learned_weights
     if not columns:
         return ""
     rows = []
@@ -84,43 +92,45 @@ def _weights_table(info: RunsInfo, box: str) -> str:
     return html.table(("term", *columns, box), rows)
 
 
-def _how(info: RunsInfo) -> str:
+def _progress(info: RunsInfo) -> str:
     if not any(run.observation is not None for run in info.runs):
         return html.paragraphs(["Nothing to show yet."])
-    caption = "Error by run; line: the best so far. Dashed: the first run."
-    return _reference(info) + runs_figures.drawn([("errors", runs_figures.errors_figure(info), caption)])
+    caption = "Error by run. Line: the best so far. Dashed: the first run."
+    return _reference_table(info) + runs_figures.side_by_side([("errors", runs_figures.errors_figure(info), caption)])
 
 
-def _reference(info: RunsInfo) -> str:
-    """Other models that the journal's first line names, such as those of plain methods."""
-    measures = list(dict.fromkeys(measure for values in info.header.reference.values() for measure in values))
+def _reference_table(info: RunsInfo) -> str:
+    """Other models that the header names, such as those of plain methods."""
+    reference = info.header.reference
+    measures = list(dict.fromkeys(measure for values in reference.values() for measure in values))
     rows = [
-        [name, *(f"{values[m]:.4f}" if m in values else "" for m in measures)]
-        for name, values in info.header.reference.items()
+        [name, *(f"{values[m]:.4f}" if m in values else "" for m in measures)] for name, values in reference.items()
     ]
     return html.table(("model", *measures), rows) if rows else ""
 
 
-def _next(info: RunsInfo) -> str:
-    found = findings(info)
-    if not found:
-        at_bound = "" if info.header.search is not None else "no weight at a bound, "
-        return html.paragraphs([f"Nothing stands out: {at_bound}no terms that cannot be told apart."])
-    return html.table(("what", "found", "what to do"), [[one.kind, one.found, one.do] for one in found], wrap=True)
+def _findings_table(info: RunsInfo) -> str:
+    rows = [[finding.kind, finding.found, finding.remedy] for finding in findings(info)]
+    if not rows:
+        at_bound = "" if info.from_search else "no weight is at a bound, and "
+        return html.paragraphs([f"Nothing stands out: {at_bound}all terms can be told apart."])
+    return html.table(("what", "found", "what to do"), rows, wrap=True)
 
 
 def _runs_table(info: RunsInfo) -> str:
     free = runs_figures.free_names(info)
-    names = free[: runs_figures.MOST_WEIGHTS]
-    extra = runs_figures.shared_info(info)
-    rows = []
-    for run in info.runs:
-        weights = [f"{run.weights[name]:.3g}" if run.weights is not None else "" for name in names]
-        error = f"{run.observation.error:.5g}" if run.observation is not None else f"failed: {run.failed}"
-        if run.observation is not None and run.observation.metric is not None:
-            error += f" (metric {run.observation.metric:.5g})"
-        rows.append([run_name(run), error, *(f"{run.info[n]:.5g}" if n in run.info else "" for n in extra), *weights])
+    names, extra = free[: runs_figures.MOST_WEIGHTS], runs_figures.shared_info(info)
+    rows = [_run_cells(run, extra, names) for run in info.runs]
     left_out = f" {len(free) - len(names)} more weights are not shown." if len(free) > len(names) else ""
     chosen = info.runs.index(info.best) if info.best is not None else None
-    marked = f"The {'best' if info.header.chosen is None else 'chosen'} run is marked." if chosen is not None else ""
+    marked = f"The {info.best_or_chosen} run is marked." if chosen is not None else ""
     return html.table(("run", "validation error", *extra, *names), rows, caption=marked + left_out, chosen=chosen)
+
+
+def _run_cells(run: Run, extra: list[str], names: list[str]) -> list[str]:
+    """A run as text: its number, its error, further numbers, and weights."""
+    weights = [f"{run.weights[name]:.3g}" if run.weights is not None else "" for name in names]
+    error = f"{run.observation.error:.5g}" if run.observation is not None else f"failed: {run.failed}"
+    if run.observation is not None and run.observation.metric is not None:
+        error += f" (metric {run.observation.metric:.5g})"
+    return [run_name(run), error, *(f"{run.info[name]:.5g}" if name in run.info else "" for name in extra), *weights]

@@ -74,7 +74,12 @@ class OnlinePolicy:
 
     @classmethod
     def long_run(cls) -> OnlinePolicy:
-        """Return a policy for hundreds of epochs: values count as well, over a window of 100 checkpoints."""
+        """Return a policy for hundreds of epochs.
+
+        Gradients alone show what is best for the next steps; over 1000 epochs a learned regularizer is then too weak.
+        Here the values of the last 100 checkpoints count as well, and more: this epsilon is a ten-thousandth of the one
+        that balances them. It is the best of eight pairs of epsilon and window on one data set.
+        """
         return cls(epsilon=2e-4, window=100)
 
     def __post_init__(self) -> None:

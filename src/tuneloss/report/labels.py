@@ -1,4 +1,4 @@
-"""Names of anyone as labels of figures: as they are, in a line of some length, whatever their letters."""
+"""Names that users chose, as labels of figures: one line of bounded width, in any script."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from matplotlib.text import Text
 
 from tuneloss.text import visible
 
-WIDEST = 28  # of a label, in letters; one that takes the room of two, as in Chinese, counts so
+WIDEST = 28  # width of a label in letters; a wide letter, as in Chinese, counts as two
 
 
-def plain(name: str) -> str:
-    """A name as a label: a dollar sign begins no formula, an underscore hides nothing; the middle of a long one is cut.
+def as_label(name: str) -> str:
+    """Return a name as a label.
 
-    >>> plain("$1"), plain("a" * 20 + "-" * 99 + "b" * 20)
+    A dollar sign starts no formula, a leading underscore does not hide the label, and the middle of a long name is cut.
+
+    Examples
+    --------
+    >>> as_label("$1"), as_label("a" * 20 + "-" * 99 + "b" * 20)
     ('\\\\$1', 'aaaaaaaaaaaaa…bbbbbbbbbbbbb')
     """
     text = visible(name)
@@ -43,25 +47,32 @@ def _start(text: str, width: int) -> str:
 
 @contextmanager
 def drawable(figure: Figure) -> Iterator[None]:
-    """For the time of the block, its labels are drawn in a font that has their letters; if there is none, as codes.
+    """Give the labels of a figure a font that has their letters, inside the block.
 
-    For pictures. In an SVG labels stay text, and whoever shows it has the fonts.
+    If no font has them, the letters are shown by their codes. This is for bitmaps: in an SVG labels stay text, and the
+    reader's fonts are used.
     """
     before = [(text, text.get_text(), text.get_fontfamily()) for text in figure.findobj(Text) if isinstance(text, Text)]
     try:
         for text, content, family in before:
-            missing = {letter for letter in content if letter.isprintable() and not _has(_default_font(), letter)}
-            font = _font_with(frozenset(missing)) if missing else None
-            if font is not None:
-                text.set_fontfamily([*family, font])
-            elif missing:
-                codes = (c.encode("unicode_escape").decode() if c in missing else c for c in content)
-                text.set_text("".join(codes))
+            _make_drawable(text, content, family)
         yield
     finally:
         for text, content, family in before:
             text.set_text(content)
             text.set_fontfamily(family)
+
+
+def _make_drawable(text: Text, content: str, family: list[str]) -> None:
+    missing = {letter for letter in content if letter.isprintable() and not _has(_default_font(), letter)}
+    if not missing:
+        return
+    font = _font_with(frozenset(missing))
+    if font is not None:
+        text.set_fontfamily([*family, font])
+    else:
+        codes = (c.encode("unicode_escape").decode() if c in missing else c for c in content)
+        text.set_text("".join(codes))
 
 
 def _default_font() -> str:
@@ -74,11 +85,11 @@ def _has(path: str, letter: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _font_with(letters: frozenset[str]) -> str | None:
-    """The name of an installed font with all of these letters."""
+    """The name of an installed font that has all of these letters, if there is one."""
     for font in fontManager.ttflist:
         try:
             if all(_has(font.fname, letter) for letter in letters):
                 return str(font.name)
-        except (OSError, RuntimeError):  # a file that is gone, or that no font can be read from
+        except (OSError, RuntimeError):  # the file is gone, or it is not a font
             continue
     return None

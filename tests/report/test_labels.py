@@ -3,17 +3,17 @@
 import re
 import unicodedata
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager, get_font
 
-from tests.report.examples import comparison
 from tuneloss import Box, Observation
-from tuneloss.report import letters
-from tuneloss.report.comparison import report_page, write_report
-from tuneloss.report.letters import WIDEST, drawable, plain
+from tuneloss.report import labels
+from tuneloss.report.axes import WeightRange, draw_weight, panel
+from tuneloss.report.labels import WIDEST, as_label, drawable
 from tuneloss.report.pictures import save
 from tuneloss.report.runs_figures import contributions_figure
 from tuneloss.report.runs_info import runs_info
@@ -28,15 +28,15 @@ CHINESE, WORDS = (
 
 @given(st.text(st.characters()))
 def test_a_label_has_one_line_of_some_width(name):
-    label = plain(name)
+    label = as_label(name)
     assert sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in label.replace("\\$", "$")) <= WIDEST + 1
     assert label.isprintable() or not re.search(r"[\x00-\x1f\ud800-\udfff]", label)
     assert not label.startswith("_")
 
 
 def test_a_long_name_keeps_its_start_and_its_end():
-    assert plain("encoder.layer." + "0." * 50 + "weight") == "encoder.layer….0.0.0.weight"
-    assert plain("short") == "short"
+    assert as_label("encoder.layer." + "0." * 50 + "weight") == "encoder.layer….0.0.0.weight"
+    assert as_label("short") == "short"
 
 
 @pytest.mark.parametrize("name", WORDS)
@@ -45,12 +45,14 @@ def test_any_name_makes_pages_and_pictures_without_a_warning(tmp_path, name):
     box = Box.from_dict({name: (0.1, 10.0), "fit": 1.0})
     runs = [Run(i, {name: 1.0, "fit": 1.0}, Observation(1.0 + i, [1.0, i]), info={name: 1.0}) for i in range(2)]
     page = runs_page(runs_info(Header(box, name), runs))
-    assert report_page(comparison(title=name, methods=(name, "B"), name=name))
-    write_report(comparison(title=name, methods=(name, "B"), name=name), tmp_path)
+    figure, axes = panel()
+    draw_weight(axes, WeightRange(name, 0.1, 10.0, True, {name: np.ones((2, 3)), f"{name}2": np.ones((2, 3))}))
+    axes.legend()
+    save(figure, tmp_path / "weight.png")
     if name == CHINESE:
-        labels = re.findall(r"<text[^>]*>([^<]*)</text>", page)
-        assert f"weight of {CHINESE}" in labels
-        assert CHINESE in labels  # beside its bar, and in a legend
+        texts = re.findall(r"<text[^>]*>([^<]*)</text>", page)
+        assert f"weight of {CHINESE}" in texts
+        assert CHINESE in texts  # beside its bar, and in a legend
 
 
 def test_terms_whose_labels_are_cut_to_the_same_have_bars_of_their_own():
@@ -72,13 +74,13 @@ def labelled(text):
 def test_where_no_font_has_the_letters_a_picture_shows_their_codes(tmp_path, monkeypatch):
     """And only it: the figure is as before."""
     monkeypatch.setattr(fontManager, "ttflist", [font for font in fontManager.ttflist if "DejaVu" in font.name])
-    letters._font_with.cache_clear()
+    labels._font_with.cache_clear()
     figure, title = labelled(f"a {CHINESE}")
     with drawable(figure):
         assert title.get_text() == r"a \u5b66\u7fd2\u7387"
     assert title.get_text() == f"a {CHINESE}"
     save(figure, tmp_path / "a.png")
-    letters._font_with.cache_clear()
+    labels._font_with.cache_clear()
 
 
 def test_where_a_font_has_the_letters_a_picture_is_drawn_in_it(tmp_path):

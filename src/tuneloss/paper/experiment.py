@@ -1,0 +1,236 @@
+"""What all experiments share: units of work that give records, and tables and figures made from records."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from tuneloss.errors import InvalidInput
+from tuneloss.paper.datasets import DIGITS
+from tuneloss.paper.parallel import side_by_side
+from tuneloss.paper.results import Append, Record, read_records, writing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+OnUnit = Callable[[int, "Unit | None"], object]
+Found = dict[tuple[Hashable, ...], list[Record]]
+
+
+class Unit(Protocol):
+    """A part of an experiment that runs as a whole, in one process."""
+
+    @property
+    def key(self) -> Record:
+        """Fields that all records of this unit have, with their values; no two units have the same."""
+
+    @property
+    def n_records(self) -> int:
+        """How many records it gives."""
+
+    def run(self) -> Iterable[Record]:
+        """Run it and return its records, each with the fields of `key`."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as text.
+
+    Parameters
+    ----------
+    header : sequence of str
+    rows : sequence of sequences of str
+    title : str
+        A line to print above it.
+    note : str
+        A line to print below it.
+    marked : int, optional
+        Index of a row that stands out.
+    """
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+    note: str = ""
+    marked: int | None = None
+
+
+class Experiment(ABC):
+    """A table or figure of the paper: what must be run for it, and what is shown of the records.
+
+    Subclasses are dataclasses whose fields are the sizes of the experiment.
+
+    Attributes
+    ----------
+    NAME : str
+        Name of its command and of its file of records.
+    BESIDE : tuple of str
+        Other experiments whose records it shows if they are there.
+    QUICK : dict
+        Fields of a run that takes at most two minutes.
+    """
+
+    NAME: ClassVar[str]
+    BESIDE: ClassVar[tuple[str, ...]] = ()
+    QUICK: ClassVar[dict[str, int]] = {}
+
+    def units(self) -> Sequence[Unit]:
+        """Return what must be run, in this order; nothing by default."""
+        return []
+
+    @abstractmethod
+    def tables(self, records: Sequence[Record]) -> list[Table]:
+        """Return the tables to show."""
+
+    def figure(self, records: Sequence[Record]) -> Figure | None:
+        """Return the figure to save, if there is one."""
+        return None
+
+
+@dataclass(frozen=True)
+class Results:
+    """The files of records of several experiments, in one folder.
+
+    Parameters
+    ----------
+    folder : Path
+    quick : bool, default False
+        Whether the experiments are quick ones, which have files of their own.
+    """
+
+    folder: Path
+    quick: bool = False
+
+    def path(self, experiment: str, datasets: Iterable[str]) -> Path:
+        """Return the file of an experiment. Quick runs, and runs on digits alone, are kept apart from the others."""
+        apart = "-quick" if self.quick else "-digits" if set(datasets) == {DIGITS} else ""
+        return self.folder / f"{experiment}{apart}.jsonl"
+
+    def paths(self, units: Iterable[Unit]) -> dict[Path, list[Unit]]:
+        """Group units by the file of their records."""
+        groups: dict[str, list[Unit]] = {}
+        for unit in units:
+            groups.setdefault(unit.key["experiment"], []).append(unit)
+        return {self.path(name, (unit.key["dataset"] for unit in group)): group for name, group in groups.items()}
+
+
+def run_experiment(
+    experiment: Experiment, results: Results, *, jobs: int = 1, on_unit: OnUnit = lambda done, unit: None
+) -> list[Record]:
+    """Run what the results do not have yet, and return all records that the experiment shows.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    results : Results
+        Where the records are and will be.
+    jobs : int, default 1
+        Number of units to run at once.
+    on_unit : callable
+        Called with the number of units done and the last of them. The unit is None for units that were already done.
+
+    Returns
+    -------
+    list of dict
+        The records of all units, and those of the experiments in `BESIDE` that are there.
+    """
+    records, units, before = list[Record](), experiment.units(), 0
+    for path, group in results.paths(units).items():
+        records += run_units(group, path, jobs=jobs, on_unit=_counting_from(before, on_unit))
+        before += len(group)
+    datasets = {unit.key["dataset"] for unit in units}
+    return records + [record for name in experiment.BESIDE for record in read_records(results.path(name, datasets))]
+
+
+def _counting_from(before: int, on_unit: OnUnit) -> OnUnit:
+    return lambda done, unit: on_unit(before + done, unit)
+
+
+def run_units(
+    units: Sequence[Unit], path: Path | None = None, *, jobs: int = 1, on_unit: OnUnit = lambda done, unit: None
+) -> list[Record]:
+    """Run units side by side; those of which the file has enough records are not run again.
+
+    All records of a unit are appended to the file together. If a shorter version of the unit is in the file, only the
+    further records are appended.
+
+    Parameters
+    ----------
+    units : sequence of Unit
+        Their keys must have the same fields.
+    path : Path, optional
+        A file of JSON lines; without it nothing is written.
+    jobs : int, default 1
+        Number of units to run at once, on this machine or on a cluster (see parallel.py).
+    on_unit : callable
+        Called with the number of units done and the last of them; first with those in the file, and None.
+
+    Returns
+    -------
+    list of dict
+        The records of all units, in the order of the units.
+    """
+    if len({_key(unit) for unit in units}) < len(units):
+        raise InvalidInput(f"Units must have different keys; found {[unit.key for unit in units]}.")
+    found = _read(path, units)
+    missing = _missing(units, found)
+    on_unit(len(units) - len(missing), None)
+    if path is None:
+        _run_missing(units, found, jobs, on_unit)
+    elif missing:
+        with writing(path) as append:
+            found = _read(path, units)  # another process may have written since
+            _run_missing(units, found, jobs, on_unit, append)
+    return [record for unit in units for record in found[_key(unit)][: unit.n_records]]
+
+
+def _run_missing(
+    units: Sequence[Unit], found: Found, jobs: int, on_unit: OnUnit, append: Append = lambda records: None
+) -> None:
+    """Run what is missing, append its new records, and put all of them into `found`."""
+    missing = _missing(units, found)
+    done = len(units) - len(missing)
+    for unit, records in side_by_side(_run_one, [(unit,) for unit in missing], jobs):
+        key = _key(unit)
+        append(records[len(found.get(key, [])) :])
+        found[key] = records
+        done += 1
+        on_unit(done, unit)
+
+
+def _run_one(unit: Unit) -> tuple[Unit, list[Record]]:
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):  # units share the cores
+        return unit, list(unit.run())
+
+
+def _missing(units: Sequence[Unit], found: Found) -> list[Unit]:
+    return [unit for unit in units if len(found.get(_key(unit), [])) < unit.n_records]
+
+
+def _key(unit: Unit) -> tuple[Hashable, ...]:
+    return tuple(unit.key.values())
+
+
+def _read(path: Path | None, units: Sequence[Unit]) -> Found:
+    """The records of a file, by their values for the fields of the units' keys."""
+    found: Found = {}
+    if path is None or not units:
+        return found
+    for number, record in enumerate(read_records(path), start=1):
+        try:
+            found.setdefault(tuple(record[name] for name in units[0].key), []).append(record)
+        except KeyError as name:
+            raise InvalidInput(
+                f"{path} must hold records of this experiment; line {number} has no {name}. Name another folder."
+            ) from None
+        except TypeError as reason:  # a value of the key is a list or a dict
+            raise InvalidInput(
+                f"{path} must hold records of this experiment; line {number} has another type of value ({reason}). "
+                "Name another folder."
+            ) from None
+    return found
