@@ -1,7 +1,5 @@
 """Sphinx: `make docs` builds the pages into docs/_build. Warnings are errors."""
 
-import itertools
-
 import tuneloss
 
 project, author = "tuneloss", "tuneloss maintainers"
@@ -13,12 +11,11 @@ myst_heading_anchors = 3
 
 # Docstrings are in NumPy style. Types come from signatures where a docstring gives none.
 napoleon_google_docstring = False
-napoleon_use_rtype = False
 autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
-autodoc_type_aliases = {"Array": "Array"}  # not what NumPy makes of it
+autodoc_type_aliases = {name: name for name in ("Array", "Epsilon", "Objective")}  # not what they stand for
 default_role = "code"
 
 html_theme = "pydata_sphinx_theme"
@@ -26,15 +23,3 @@ html_title = "tuneloss"
 html_show_sourcelink = False
 html_theme_options = {"navigation_with_keys": False, "show_toc_level": 2, "secondary_sidebar_items": ["page-toc"]}
 html_sidebars = {"**": []}
-
-
-def show_plain_text_as_it_is(app, what, name, obj, options, lines):
-    """Show a docstring that is not reStructuredText yet as a literal block. Remove this when none is left."""
-    has_sections = any(len(line.strip()) > 2 and not line.strip("- ") for line in lines)
-    hangs = any(line.startswith("    ") and before[:1].strip() for before, line in itertools.pairwise(lines))
-    if not has_sections and (hangs or any("|" in line for line in lines)):
-        lines[:] = ["::", "", *(f"    {line}" for line in lines)]
-
-
-def setup(app):
-    app.connect("autodoc-process-docstring", show_plain_text_as_it_is, priority=400)  # before napoleon, at 500

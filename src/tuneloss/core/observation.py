@@ -97,12 +97,16 @@ class Observation:
 
         Parameters
         ----------
-        error, features, metric
+        error : float
+            As for `Observation`.
+        features : (k,) array or mapping of str to float
             As for `Observation`.
         gradient : (n,) array
             The gradient of the error.
         jacobian : (n, k) array
             The gradients of the terms, one per column.
+        metric : float, optional
+            As for `Observation`.
 
         Examples
         --------
@@ -131,7 +135,7 @@ class Observation:
 
     @property
     def score(self) -> float:
-        """The metric, or the error if there is no metric: it decides which model is better."""
+        """The metric, or the error if there is no metric. It decides which model is better."""
         return self.error if self.metric is None else self.metric
 
     def without_gram(self) -> Observation:

@@ -75,7 +75,7 @@ class StepRecord:
 
     @property
     def score(self) -> float:
-        """The metric, or the error if there is no metric: it decides which model is better."""
+        """The metric, or the error if there is no metric. It decides which model is better."""
         return self.error if self.metric is None else self.metric
 
     def observation(self) -> Observation:

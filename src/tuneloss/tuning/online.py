@@ -171,7 +171,7 @@ class OnlineLearner:
 
     @property
     def observations(self) -> Sequence[Observation]:
-        """The last observations: those that still count in the cost, or constrain."""
+        """The last observations, which still count in the cost or in constraints."""
         return tuple(self._observations)
 
     def step(self, observation: Observation, weights: Array) -> OnlineStep:
