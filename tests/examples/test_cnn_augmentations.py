@@ -94,7 +94,7 @@ def test_random_policies_leave_out_half_and_fit_the_box(example):
 
 
 def test_every_method_has_its_runs(example, records):
-    """One record a method, and two of random policies; each with finite losses."""
+    """One record per method, and two of random policies; each with finite losses."""
     found = [r["method"] for r in records]
     assert {m: found.count(m) for m in example.METHODS} == dict.fromkeys(example.METHODS, 1) | {example.RANDOM: 2}
     assert np.isfinite([r["test_loss"] for r in records]).all()
@@ -125,7 +125,7 @@ def test_the_random_policy_is_chosen_by_validation(example, records):
 
 
 def test_it_writes_a_figure_and_tables(example, out, records):
-    """The figure is a PNG; the tables have a row a method and a row a weight."""
+    """The figure is a PNG; the tables have one row per method and one row per weight."""
     assert (out / "images" / "cnn_augmentations.png").read_bytes().startswith(b"\x89PNG")
     assert all(f"\n| {method} |" in example.table(records) for method in example.METHODS)
     assert len(example.weights_table(records).splitlines()) == 2 + len(example.NAMES)

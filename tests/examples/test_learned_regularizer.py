@@ -50,7 +50,7 @@ def test_a_run_that_is_there_is_not_run_again(example, out, records, monkeypatch
 
 
 def test_it_writes_a_figure_and_a_table(example, out, records):
-    """The figure is a PNG; the table has a row a method and one of differences."""
+    """The figure is a PNG; the table has one row per method and one of differences."""
     image = out / "images" / "learned_regularizer.png"
     assert image.read_bytes().startswith(b"\x89PNG")
     rows = [line for line in example.table(records).splitlines() if line.startswith("|")]

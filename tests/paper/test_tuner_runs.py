@@ -21,7 +21,7 @@ def few_epochs(monkeypatch):
     monkeypatch.setattr(tuner_runs, "EPOCHS_ON_DIGITS", 3)
 
 
-def test_a_unit_has_one_whole_record_a_run():
+def test_a_unit_has_one_whole_record_per_run():
     records = list(TunerRuns("table1", "digits", "tuneloss", 0, 3).run())
     assert [record["run"] for record in records] == [0, 1, 2]
     for record in records:

@@ -22,7 +22,12 @@ def demo(
         float, typer.Option(min=0.01, max=1000, help="Pixels, from 0 to 16, are divided by this.")
     ] = 2.0,
     out: Annotated[Path, typer.Option(help="Folder for report.html and demo.png.")] = Path("tuneloss-demo"),
-    jobs: Annotated[int | None, typer.Option(min=1, help="Units to run at once.", show_default="one per CPU")] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Parts to run at once; a part is one method in one repeat.", show_default="one per CPU"
+        ),
+    ] = None,
 ) -> None:
     """Tune a real loss between runs, compare with random search, and write an HTML report."""
     from tuneloss.paper.demo import Demo

@@ -33,7 +33,10 @@ Datasets = Annotated[
 ]
 Repeats = Annotated[int | None, typer.Option(min=1, help="Independent repeats, each with its own split.")]
 Runs = Annotated[int | None, typer.Option(min=1, help="Training runs per tuner and repeat.")]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Units to run at once.", show_default="one per CPU")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(min=1, help="Parts to run at once; a part is one tuner in one repeat.", show_default="one per CPU"),
+]
 Tuners = Annotated[
     list[str] | None,
     typer.Option("--tuner", "--tuners", help="Only this tuner: NAME or NAME:RUNS. Repeat it for more."),
@@ -61,7 +64,7 @@ def table1(
     quick: Quick = False,
     markdown: Markdown = False,
 ) -> None:
-    """Table 1: every tuner after 10 training runs. A killed command continues where it was."""
+    """Table 1: every tuner after 10 training runs. It resumes after a kill."""
     from tuneloss.paper.table1 import Table1
 
     names = choose_datasets(datasets, quick)
@@ -83,7 +86,7 @@ def ablation(
         list[str] | None, typer.Option("--variant", "--variants", help="Only this change. Repeat it for more.")
     ] = None,
 ) -> None:
-    """Which choices matter: each row changes one choice of TuneLoss in Table 1. Continues after a kill."""
+    """Which choices matter: each row changes one choice of TuneLoss in Table 1. It resumes after a kill."""
     from tuneloss.paper.ablation import Ablation
 
     names = choose_datasets(datasets, quick, small=True)
@@ -113,7 +116,7 @@ def figure2(
     markdown: Markdown = False,
     tuners: Tuners = None,
 ) -> None:
-    """Figure 2: test log loss and error by the number of training runs. Continues after a kill.
+    """Figure 2: test log loss and error by the number of training runs. It resumes after a kill.
 
     By default each tuner has 100 runs, random search 500, and GP-EI-MCMC 50 in at most 5 repeats. Set another number by
     --tuner NAME:RUNS.
@@ -138,7 +141,7 @@ def figure3(
     quick: Quick = False,
     markdown: Markdown = False,
 ) -> None:
-    """Figure 3: a regularizer learned inside one training run. Continues after a kill. Needs the torch extra."""
+    """Figure 3: a regularizer learned inside one training run. It resumes after a kill. It needs the torch extra."""
     from tuneloss.paper.figure3 import Figure3
 
     make_folder(out)

@@ -1,4 +1,4 @@
-"""The paper's experiments. All of it is private, except for what `tuneloss.paper.experiment` and the files below name.
+"""The paper's experiments: what `tuneloss paper` and `tuneloss demo` run. Private, except for experiment.py.
 
 One experiment per file:
 
