@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tuneloss.report.axes import panel
@@ -12,6 +12,7 @@ NUMBERS = st.floats(-LARGEST, LARGEST) | st.sampled_from([0.0, 5e-324, 1e-300, L
 
 
 @settings(max_examples=30, deadline=None)
+@example(values=[9.99999999999997e99], is_log=True)
 @given(values=st.lists(NUMBERS, min_size=1, max_size=3), is_log=st.booleans())
 def test_numbers_within_bounds_are_drawn_without_a_warning(values, is_log):
     """Warnings are errors here. On a logarithmic axis, as far as they are above 0 and not too near to it."""

@@ -363,16 +363,9 @@ def test_weight_decay_beside_l2_is_warned_of():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"start": "later"}, '`start` must be "now" or "rise"'),
-        ({"decay": 0.0}, "`decay` must be above 0 and at most 1"),
-        ({"damping": 1.0}, "`damping` must be at least 0 and below 1"),
-        ({"constraints": "some"}, '`constraints` must be "all", "window" or "none"'),
-        ({"window": 0}, "`window` must be at least 1"),
         ({"every": 0}, "`every` must be at least 1"),
         ({"batches": 0}, "`batches` must be a number of batches"),
         ({"validation_batches": -0.5}, "`validation_batches` must be a number of batches"),
-        ({"epsilon": -1.0}, "`epsilon` must be"),
-        ({"objective": "best"}, "`objective` must be"),
         ({"validation": iter(VALIDATION)}, "`validation` must be a loader that can be read from its start again"),
         ({"net": nn.Linear(6, 3).requires_grad_(False)}, "must have parameters that are trained"),
         ({"error": nn.CrossEntropyLoss()}, r"`error` must be a callable \(model, batch\)"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tuneloss.files import replacing
@@ -62,7 +63,19 @@ def _within_bounds(figure: Figure) -> Figure:
             words = Figure(figsize=(4.8, 0.6))
             words.text(0.02, 0.5, TOO_EXTREME, color=INK, size=9, va="center")
             return words
+        _widen(axes, logs)
     return figure
+
+
+def _widen(axes: Axes, logs: tuple[bool, bool]) -> None:
+    """Give a logarithmic axis of one number a decade on both sides: matplotlib finds no limits just below a decade."""
+    (left, bottom), (right, top) = axes.dataLim.get_points()
+    if logs[0] and left == right:
+        axes.set_autoscalex_on(False)
+        axes.set_xlim(left / 10, right * 10)
+    if logs[1] and bottom == top:
+        axes.set_autoscaley_on(False)
+        axes.set_ylim(bottom / 10, top * 10)
 
 
 @contextmanager
