@@ -23,7 +23,7 @@ BELOW = {  # a room, and the rooms it may import
     "hinges": ["errors", "types"],
     "baselines": ["core", "errors", "tuning", "types"],
     "report": ["core", "errors", "files", "hinges", "text", "tuning", "types"],
-    "torch": ["core", "errors", "hinges", "tuning", "types"],
+    "torch": ["core", "errors", "files", "hinges", "tuning", "types"],
     "integrations": ["core", "errors", "tuning", "types"],
     "data": ["errors", "npz", "types"],
     "sklearn": ["core", "data", "errors", "files", "hinges", "npz", "report", "tuning", "types"],

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from tests.torch.reference import log_loss, make_data, make_net
 from tuneloss import learn_loss
 from tuneloss.core.learn import Learner
-from tuneloss.errors import InvalidInput, NotFinite, SolverError
+from tuneloss.errors import InvalidInput, JournalError, NotFinite, SolverError
 from tuneloss.torch import (
     L1,
     L2,
@@ -393,3 +393,13 @@ def test_policy_and_observe_must_be_of_their_kinds(options, message):
 def test_there_is_no_way_back_before_the_first_step():
     with pytest.raises(InvalidInput, match="`restore_best` needs a model that was kept; found none"):
         make_tuner().restore_best()
+
+
+def test_a_journal_that_cannot_be_written_is_refused_in_words(tmp_path):
+    tuner = make_tuner()
+    tuner.step()
+    with pytest.raises(JournalError, match=r"must be a file that can be written: .*No such file"):
+        tuner.write_journal(tmp_path / "missing" / "run.jsonl")
+    assert tuner.write_journal(tmp_path / "run.jsonl").exists()
+    with pytest.raises(JournalError, match="must be a new file"):
+        tuner.write_journal(tmp_path / "run.jsonl")

@@ -19,13 +19,14 @@ from tuneloss.core.checks import as_integer, reading
 from tuneloss.core.learn import LearnedLoss
 from tuneloss.core.observation import Observation, best_index
 from tuneloss.errors import InvalidInput, JournalError
+from tuneloss.files import write_whole
 from tuneloss.torch.observing.observe import ObserveOptions, check_call, observe_with
 from tuneloss.torch.observing.passes import Error
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.penalties import L2
 from tuneloss.torch.wrappers import bare
 from tuneloss.tuning.history import History, StepRecord
-from tuneloss.tuning.journal import Journal
+from tuneloss.tuning.journal import journal_bytes
 from tuneloss.tuning.online import OnlineLearner, OnlinePolicy
 from tuneloss.tuning.run import Header, Run
 
@@ -180,13 +181,17 @@ class OnlineTuner:
             raise JournalError(f"The journal of an online run must be a new file; found {path}. Name another one.")
         knots = {name: positions.tolist() for name, (positions, _) in self.loss.regularizers().items()}
         header = Header(self.loss.box, "One run, tuned as it trained", made_by="OnlineTuner", knots=knots)
-        journal = Journal(path, header.to_dict())
         observations = self._learner.observations
         first = len(self._history) - len(observations)
+        runs = []
         for i, record in enumerate(self._history):
             observation = observations[i - first] if i >= first else record.observation()
-            journal.append(Run(i, record.weights, observation).to_dict())
-        return journal.path
+            runs.append(Run(i, record.weights, observation).to_dict())
+        try:
+            write_whole(Path(path), journal_bytes(header.to_dict(), runs))
+        except OSError as reason:
+            raise JournalError(f"The journal {path} must be a file that can be written: {reason}.") from reason
+        return Path(path)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that is needed to go on, with the loss's state and the best model.
