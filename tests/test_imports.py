@@ -19,7 +19,7 @@ BELOW = {  # a room, and the rooms it may import
     "types": [],
     "npz": ["errors", "text"],
     "core": ["errors", "types"],
-    "tuning": ["core", "errors", "files", "types"],
+    "tuning": ["core", "errors", "files", "hinges", "types"],
     "hinges": ["errors", "types"],
     "baselines": ["core", "errors", "tuning", "types"],
     "report": ["core", "errors", "files", "hinges", "text", "tuning", "types"],

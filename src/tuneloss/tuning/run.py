@@ -10,6 +10,7 @@ from tuneloss.core.box import Box
 from tuneloss.core.checks import as_integer, as_number, reading
 from tuneloss.core.observation import Observation, best_index
 from tuneloss.errors import InvalidInput
+from tuneloss.hinges import hinge_names
 from tuneloss.types import Objective
 
 
@@ -91,7 +92,8 @@ class Header:
             knots = {str(term): [float(a) for a in row] for term, row in record.get("knots", {}).items()}
             if chosen is not None and as_integer(chosen, "chosen", 0) >= n_runs:
                 raise ValueError(f"chosen is run {chosen} of {n_runs}")
-            if not all(f"{term}/{side}0" in box.names for term in knots for side in ("right", "left")):
+            names = [f"{term}/{name}" for term, row in knots.items() for name in hinge_names(len(row))]
+            if not all(knots.values()) or not set(names) <= set(box.names):
                 raise ValueError(f"knots of {', '.join(knots)}, which are not all terms of the box, or without a knot")
             reference = record.get("reference", {})
             return cls(
