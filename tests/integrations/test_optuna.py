@@ -352,3 +352,32 @@ def test_without_a_seed_samplers_differ():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert TuneLossSampler(BOX).seed != TuneLossSampler(BOX).seed
+
+
+def leave_running(study, record):
+    """A trial that was given weights and never ended."""
+    study.ask()
+    study._storage.set_trial_system_attr(study.trials[-1]._trial_id, KEY, record)
+
+
+def test_a_study_of_an_earlier_version_goes_on():
+    """Its trials hold the weights that they were given as a list."""
+    whole = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))
+    whole.optimize(objective, n_trials=3)
+    study = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))
+    for trial in whole.trials:
+        trial.system_attrs = {KEY: trial.system_attrs[KEY]["weights"]}
+        study.add_trial(trial)
+    study.optimize(objective, n_trials=1)
+    whole.optimize(objective, n_trials=1)
+    np.testing.assert_allclose(asked(study), asked(whole), rtol=1e-9)
+    leave_running(study, whole.trials[-1].system_attrs[KEY]["weights"])
+    study.optimize(objective, n_trials=1)
+    assert study.trials[-1].state == optuna.trial.TrialState.COMPLETE
+
+
+def test_a_trial_that_another_box_left_running_does_no_harm():
+    study = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))
+    leave_running(study, {"weights": [1.0, 1.0], "form": None})
+    study.optimize(objective, n_trials=2)
+    assert [trial.state.name for trial in study.trials] == ["RUNNING", "COMPLETE", "COMPLETE"]

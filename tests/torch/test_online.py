@@ -230,6 +230,22 @@ def test_the_best_model_and_its_weights_come_back():
     assert tuner.loss.as_dict() == pytest.approx(trained_with)
 
 
+def test_without_keep_best_an_older_model_is_not_taken_for_the_best():
+    """A resumed tuner that no longer keeps the best model forgets the one of the state once it is beaten."""
+    offset = [1.0]
+    error = lambda model, batch: log_loss(model, batch) + offset[0]  # noqa: E731
+    tuner, other = make_tuner(error=error), make_tuner(error=error, keep_best=False)
+    run(tuner, 1)
+    other.load_state_dict(tuner.state_dict())
+    offset[0] = 2.0
+    run(other, 1)
+    assert other.restore_best().step == 1
+    offset[0] = 0.0
+    run(other, 1)
+    with pytest.raises(InvalidInput, match="needs a model that was kept; found none"):
+        other.restore_best()
+
+
 def test_it_says_once_when_tuning_may_hurt():
     """After `patience` steps in a row well above the best; again only after a new best."""
     offset = [0.0]
@@ -337,6 +353,28 @@ def test_a_failed_step_leaves_everything_as_it_was():
     bad[0] = False
     assert tuner.step() is not None
     assert tuner.history[0].step == 1
+
+
+@pytest.mark.parametrize("reason", [RuntimeError("out of memory"), KeyboardInterrupt()])
+def test_a_best_model_that_cannot_be_copied_leaves_everything_as_it_was(monkeypatch, reason):
+    tuner = make_tuner()
+    run(tuner, 2)
+    state, best, weights = tuner.state_dict(), tuner.best, tuner.loss.as_dict()
+    tuner.error = lambda model, batch: 0.1 * log_loss(model, batch)  # better than all before
+
+    def fails(*args, **options):
+        raise reason
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nn.Module, "state_dict", fails)
+        with pytest.raises(type(reason)):
+            tuner.step()
+    assert tuner.best == best
+    assert tuner._learner.state_dict() == {name: state[name] for name in tuner._learner.state_dict()}
+    assert tuner.loss.as_dict() == weights
+    tuner.step()
+    assert [record.step for record in tuner.history] == [1, 2, 3]
+    assert tuner.restore_best().step == 3
 
 
 def test_without_a_solution_the_weights_stay_and_a_warning_says_so(monkeypatch):

@@ -97,6 +97,15 @@ def test_a_resumed_learner_goes_on_to_the_same_weights(policy):
         assert (one.learned and one.learned.argmin) == (other.learned and other.learned.argmin)
 
 
+def test_a_state_of_a_learner_that_waits_is_resumed_by_one_that_does_not():
+    model = checkpoints(1)[0]
+    waiting, resumed = OnlineLearner(BOX, OnlinePolicy("rise")), OnlineLearner(BOX, OnlinePolicy("now"))
+    assert waiting.step(model, START).learned is None
+    resumed.load_state_dict(waiting.state_dict(), 1, model.score)
+    assert waiting.step(model, START).learned is None
+    assert resumed.step(model, START).learned is not None
+
+
 def test_a_failed_step_leaves_the_learner_as_it_was(monkeypatch):
     """Neither a wrong observation nor an interrupt changes what the next step learns."""
     models = checkpoints(3)

@@ -23,7 +23,7 @@ from tuneloss.errors import InvalidInput
 from tuneloss.tuning.ask_tell import LossTuner
 from tuneloss.tuning.proposals import Fallback, Proposal
 from tuneloss.tuning.sampling import nearby, same_point
-from tuneloss.types import Array, Objective
+from tuneloss.types import Array
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -207,8 +207,9 @@ class TuneLossSampler(BaseSampler):
                 proposal = self._propose(study, trial)
                 record = None if proposal is None else {"weights": proposal.point.tolist(), "form": proposal.form}
                 study._storage.set_trial_system_attr(trial._trial_id, KEY, record)
-                return None if proposal is None else proposal.point
-            return _asked_weights(attributes)
+            else:
+                proposal = self._recorded_proposal(attributes)
+            return None if proposal is None else proposal.point
 
     def _propose(self, study: Study, trial: FrozenTrial) -> Proposal | None:
         trials = [other for other in study.get_trials(deepcopy=False) if other.number != trial.number]
@@ -263,7 +264,8 @@ class TuneLossSampler(BaseSampler):
         try:
             observation = Observation.from_dict(trial.user_attrs[KEY])
             if point is not None:
-                tuner.reserve(point, form=_form(trial))
+                proposal = self._recorded_proposal(trial.system_attrs)
+                tuner.reserve(point, form=None if proposal is None else proposal.form)
             tuner.tell(point, observation)
         except InvalidInput as reason:
             if point is not None:
@@ -275,12 +277,12 @@ class TuneLossSampler(BaseSampler):
     def _weights(self, trial: FrozenTrial) -> Array | None:
         """Return the weights (k,) that a trial trains with; None if they are unknown or not in the box."""
         point = self.box.lower.copy()
-        asked = _asked_weights(trial.system_attrs)
+        proposal = self._recorded_proposal(trial.system_attrs) if trial.state == TrialState.RUNNING else None
         for j, name in enumerate(self.box.names):
             if name in trial.params:
                 point[j] = trial.params[name]
-            elif trial.state == TrialState.RUNNING and asked is not None:
-                point[j] = asked[j]  # to be suggested yet
+            elif proposal is not None:
+                point[j] = proposal.point[j]  # to be suggested yet
             elif not self.box.pinned[j]:
                 return None
         try:
@@ -288,17 +290,16 @@ class TuneLossSampler(BaseSampler):
         except InvalidInput:
             return None
 
+    def _recorded_proposal(self, attributes: Mapping[str, Any]) -> Proposal | None:
+        """Return the proposal that a trial was given; None if it was given none, or one of another box.
 
-def _asked_weights(attributes: Mapping[str, Any]) -> Array | None:
-    """Return the weights that a trial was given; None if it was given none."""
-    record = attributes.get(KEY)
-    return None if record is None else np.array(record["weights"])
-
-
-def _form(trial: FrozenTrial) -> Objective | None:
-    """Return the form of the cost that proposed the trial's weights; None if LearnLoss did not."""
-    record = trial.system_attrs.get(KEY)
-    return None if record is None else record["form"]
+        Studies of earlier versions hold a list of weights, without the form of the cost.
+        """
+        record = attributes.get(KEY)
+        if record is None:
+            return None
+        weights, form = (record, None) if isinstance(record, list) else (record["weights"], record["form"])
+        return Proposal(np.array(weights), form) if len(weights) == len(self.box) else None
 
 
 def idle_trials(outcomes: Sequence[Outcome]) -> int:

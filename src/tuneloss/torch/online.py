@@ -143,13 +143,17 @@ class OnlineTuner:
             self.loss.place_knots(self.model)
             observation = self._observe()
             weights = self.loss.as_dict()
+            is_best = self._is_best(observation)
+            best_model = self._copy_model() if is_best else self._best_model  # here, since memory may not suffice
             step = self._learner.step(observation, np.array(list(weights.values())))
         self._calls += 1
         self.learned = step.learned or self.learned
         if step.learned is not None:
             self.loss.set_weights(step.weights)
         seconds = time.perf_counter() - began
-        self._keep(StepRecord.of(self._calls, observation, weights, step.learned, step.note, seconds))
+        self._history.append(StepRecord.of(self._calls, observation, weights, step.learned, step.note, seconds))
+        if is_best:
+            self._best_index, self._best_model = len(self._history) - 1, best_model
         if step.solver_failed:
             warnings.warn(f"The weights stay as they are, since {step.note}", RuntimeWarning, stacklevel=2)
         self._warn_if_it_hurts()
@@ -236,14 +240,14 @@ class OnlineTuner:
         options = replace(self.observe_options, seed=self.observe_options.seed + self._calls)
         return observe_with(options, self.model, self.loss, self.error, self.train, self.validation, self.metric)
 
-    def _keep(self, record: StepRecord) -> None:
-        """Add a record to the history, and copy the model if it is the best one."""
-        self._history.append(record)
-        last = len(self._history) - 1
-        if self._best_index < 0 or best_index([self._history[self._best_index], record]) == 1:
-            self._best_index = last
-            if self.keep_best:
-                self._best_model = {name: _copy(value) for name, value in bare(self.model).state_dict().items()}
+    def _is_best(self, observation: Observation) -> bool:
+        """Return whether a model is as good as the best one so far, or better."""
+        return self.best is None or best_index([self.best, observation]) == 1
+
+    def _copy_model(self) -> dict[str, Any]:
+        """Copy the state of the model; nothing is copied if `keep_best` is off."""
+        state = bare(self.model).state_dict() if self.keep_best else {}
+        return {name: _copy(value) for name, value in state.items()}
 
     def _warn_if_it_hurts(self) -> None:
         """Warn once per best model if the error has stayed far above that model's for `patience` learned steps."""

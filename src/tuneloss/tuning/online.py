@@ -248,6 +248,7 @@ class OnlineLearner:
     def load_state_dict(self, state: Mapping[str, Any], n_steps: int, last_score: float) -> None:
         """Go on from a state after `n_steps` steps, the last of which had the score `last_score`."""
         observations = [Observation.from_dict(record) for record in state["observations"]]
-        is_learning, error_per_loss = bool(state["tuning"]), float(state["unit"])
+        is_learning = bool(state["tuning"]) or self.policy.start == "now"  # the state may be of another policy
+        error_per_loss = float(state["unit"])
         self._is_learning, self._error_per_loss, self._observations = is_learning, error_per_loss, observations
         self._n_steps, self._last_score = n_steps, last_score

@@ -23,6 +23,22 @@ class Cubes(GroupPenalty):
         return x.abs().pow(3).sum()
 
 
+class Quartic(L2):
+    """What it inherits from L2 as its slope is not the slope of its value."""
+
+    entrywise = True
+
+    def value(self, x):
+        return x.pow(4).sum()
+
+
+class QuarticWithSlope(Quartic):
+    entrywise = True
+
+    def slope(self, x):
+        return 4 * x.pow(3)
+
+
 class Steeper(ConvexPiecewiseLinear):
     """A subclass may change the value, so that its hinges are not those of its parent."""
 
@@ -63,11 +79,13 @@ GROUPS = {"first": ["a", "c"], "last": "b"}
         (lambda: L1(groups=GROUPS), EntrywiseColumn),
         (lambda: L2("b"), EntrywiseColumn),
         (lambda: Cubes(groups=GROUPS), EntrywiseColumn),
+        (lambda: Quartic("b"), EntrywiseColumn),
+        (lambda: QuarticWithSlope("b"), EntrywiseColumn),
         (lambda: Norm(groups=GROUPS), GradientColumn),
         (lambda: ConvexPiecewiseLinear(KNOTS, groups=GROUPS).double(), HingeColumns),
         (lambda: Steeper(KNOTS, groups=GROUPS).double(), GradientColumn),
     ],
-    ids=["l1", "l2", "own entrywise", "own", "hinges", "own hinges"],
+    ids=["l1", "l2", "own entrywise", "own value", "own slope", "own", "hinges", "own hinges"],
 )
 def test_values_and_gram_are_those_of_total_by_autograd(make, kind, block, monkeypatch):
     """Also with gradients of other terms beside them, and a second penalty with bins."""

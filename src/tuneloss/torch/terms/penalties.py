@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -157,8 +158,14 @@ class GroupPenalty(Penalty):
         """Return one column per group: block by block if it is entrywise, else by autograd."""
         if not self.has_closed_form(GroupPenalty.total):
             return super().columns(term, positions, params, inside)
+        slope = self.slope if self._slope_is_of_value() else partial(GroupPenalty.slope, self)
         groups = zip(positions, self.members_by_group(params), strict=True)
-        return [EntrywiseColumn(j, members, self.value, self.slope) for j, members in groups]
+        return [EntrywiseColumn(j, members, self.value, slope) for j, members in groups]
+
+    def _slope_is_of_value(self) -> bool:
+        """Whether no subclass has replaced `value` after `slope` was defined for it."""
+        value, slope = (next(c for c in type(self).__mro__ if name in vars(c)) for name in ("value", "slope"))
+        return issubclass(slope, value)
 
 
 class L1(GroupPenalty):
