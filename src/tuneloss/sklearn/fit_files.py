@@ -39,7 +39,7 @@ def check_replaceable(out: Path) -> None:
 
 
 def _is_journal(path: Path) -> bool:
-    """Whether the header names a fit as the writer."""
+    """Return whether the header names a fit as the writer."""
     try:
         header, _ = read_lines(path)
     except JournalError:
@@ -56,7 +56,7 @@ def _is_model(path: Path) -> bool:
 
 
 def _is_report(path: Path) -> bool:
-    """Whether a journal lies beside the page: a page does not name its writer."""
+    """Return whether a journal lies beside the page: a page does not name its writer."""
     return path.is_file() and path.with_name(RUNS_FILE).exists()
 
 
