@@ -55,7 +55,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give an empty draft to write to; it replaces `path` if the block ends without an error, and is removed otherwise.
+    """Yield an empty draft to write to; it replaces `path` if the block succeeds, and is removed otherwise.
 
     The draft has the suffix of `path`, because some writers, such as matplotlib, choose the format by it. A device or a
     pipe, such as /dev/stdout, has no old content to protect: the block writes to it directly.
@@ -79,7 +79,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def draft_folder(parent: Path, name: str) -> Iterator[Path]:
-    """Give a new folder inside `parent` for the duration of the block; remove those that killed processes left."""
+    """Yield a new folder inside `parent` for the duration of the block; remove those that killed processes left."""
     with _draft(parent, name, "", folder=True) as draft:
         yield draft
 
@@ -98,7 +98,7 @@ def _draft(parent: Path, name: str, suffix: str, *, folder: bool = False) -> Ite
 
 
 def _locked_draft(parent: Path, name: str, ending: str, *, folder: bool) -> tuple[Path, int]:
-    """A draft of a new name, and the descriptor that holds its lock.
+    """Return a draft of a new name, and the descriptor that holds its lock.
 
     Just before it is locked, another process may take it for abandoned and remove it. Then another draft is made.
     """
@@ -151,5 +151,5 @@ def _remove(draft: Path) -> None:
 
 
 def _escaped(name: str) -> str:
-    """The name as a pattern of `glob` that matches only this name."""
+    """Return the name as a pattern of `glob` that matches only this name."""
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

@@ -148,7 +148,7 @@ def _check_places(members: Sequence[zipfile.ZipInfo], end: int) -> None:
 
 
 def _is_array_name(name: str) -> bool:
-    """Whether this is the name of an array, and of no other place in a file system."""
+    """Return whether this is the name of an array, and of no other place in a file system."""
     parts = re.split(r"[/\\]", name)
     return name.endswith(".npy") and not {"", ".", ".."} & set(parts) and not HIDDEN.search(name) and ":" not in name
 

@@ -326,7 +326,7 @@ def test_what_a_search_learned_is_shown_and_nothing_is_learned_anew(tmp_path):
 @pytest.mark.parametrize(
     ("header", "said"),
     [
-        ({"knots": {"r": [0.0]}}, "knots of r, which are not all terms of the box"),
+        ({"knots": {"r": [0.0]}}, "knots of r, but the box does not have weights for all of them"),
         ({"search": {"weights": {"l2": 1.0}, "scale": 1.0, "note": ""}}, "KeyError: 'fit'"),
         ({"chosen": "0"}, "`chosen` must be a whole number; found '0'"),
         ({"chosen": 1}, "chosen is run 1 of 1"),

@@ -38,14 +38,14 @@ def test_a_file_of_someone_else_is_left_alone(tmp_path, name):
         path.write_text("<p>mine</p>")
     before = path.read_bytes()
     message = refused("fit", "no_such_data.csv", "--out", tmp_path)  # the data is not even looked at
-    assert f"found {path}, which is something else. Choose another folder: --out" in message
+    assert f"found {path}, which this version did not write. Choose another folder: --out" in message
     assert [one.name for one in tmp_path.iterdir()] == [name]
     assert path.read_bytes() == before
 
 
 def test_a_folder_in_the_way_of_a_file_is_refused(tmp_path):
     (tmp_path / "report.html").mkdir()
-    assert "report.html, which is something else" in refused("fit", "iris", "--out", tmp_path)
+    assert "report.html, which this version did not write" in refused("fit", "iris", "--out", tmp_path)
 
 
 def test_files_of_an_earlier_fit_are_replaced(tmp_path):

@@ -46,6 +46,16 @@ def test_records_come_back_as_they_were(steps):
         history[len(steps)]
 
 
+def test_a_record_that_an_interrupt_cut_short_leaves_no_trace():
+    by_name = dict.fromkeys(NAMES, 0.5)
+    first, second = (StepRecord(i, 1.0, None, by_name, by_name, None, None, None, None, "", 0.1) for i in (1, 2))
+    history = History(NAMES, [first])
+    history._numbers.extend([7.0] * 16)  # its numbers are in, its note is not
+    assert list(history) == [first]
+    history.append(second)
+    assert list(history) == [first, second]
+
+
 def test_a_step_takes_the_room_of_its_numbers():
     """8 bytes per number, and one reference to a note that steps share."""
     by_name = dict.fromkeys(NAMES, 0.5)

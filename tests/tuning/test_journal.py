@@ -159,7 +159,7 @@ def test_refuses_a_file_that_was_cut_or_edited(path, damage, message):
     ("body", "reason"),
     [
         (b"[1]", "it holds no record"),
-        (b'{"x": 1},{"y": 2}', "it holds several"),
+        (b'{"x": 1},{"y": 2}', "it holds several records"),
         (b"nonsense", "Expecting value"),
         (b'{"x": ' + b"[" * 100_000, "recursion|Expecting value"),
         (b'{"x": ' + b"9" * 5000 + b"}", "Exceeds the limit"),

@@ -153,6 +153,8 @@ def test_presets_are_those_of_the_paper_and_of_long_runs():
     [
         ({"start": "later"}, '`start` must be "now" or "rise"'),
         ({"decay": 0.0}, "`decay` must be above 0 and at most 1"),
+        ({"decay": "slow"}, "`decay` must be real numbers"),
+        ({"damping": None}, "`damping` must be real numbers"),
         ({"damping": 1.0}, "`damping` must be at least 0 and below 1"),
         ({"constraints": "some"}, '`constraints` must be "all", "window" or "none"'),
         ({"window": 0}, "`window` must be at least 1"),

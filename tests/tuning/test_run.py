@@ -44,7 +44,7 @@ def test_a_plain_header_is_the_box_alone():
     [
         ({"chosen": 2}, "chosen is run 2 of 2"),
         ({"chosen": -1}, "`chosen` must be at least 0"),
-        ({"knots": {"s": [0.0]}}, "knots of s, which are not all terms of the box"),
+        ({"knots": {"s": [0.0]}}, "knots of s, but the box does not have weights for all of them"),
         ({"search": {"weights": None}}, "'scale'"),
         ({"reference": {"plain": {"test error": "low"}}}, "could not convert string"),
         ({"box": None}, "A box's state must be as documented"),

@@ -49,7 +49,7 @@ class GpEiMcmc(Search):
         return self.new(self.cube.to_box(self._best_candidate(posteriors, x, y)))
 
     def _sampled(self, x: Array, y: Array) -> Array:
-        """Samples of the hyperparameters, (KEPT, d + 3)."""
+        """Return samples of the hyperparameters, (KEPT, d + 3)."""
         if self._theta is None:
             burn_in, start = BURN_IN, np.array([np.median(y), 0.0, -4.0, *np.full(x.shape[1], 0.5)])
         else:

@@ -95,7 +95,7 @@ def put(lines: Iterable[str]) -> None:
 
 
 def table(first: str, *rest: str) -> Table:
-    """Make an empty table; its first column is aligned to the left, the others to the right."""
+    """Build an empty table; its first column is aligned to the left, the others to the right."""
     empty = Table(box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
     empty.add_column(first, justify="left")
     for name in rest:

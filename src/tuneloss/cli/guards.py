@@ -71,7 +71,7 @@ def writing(what: str) -> Iterator[None]:
 
 
 def make_folder(path: Path) -> None:
-    """Make the folder of `--out` before any work is done, so that a bad path costs nothing."""
+    """Create the folder of `--out` before any work is done, so that a bad path costs nothing."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=path):

@@ -170,7 +170,7 @@ def choose_datasets(names: list[str] | None, quick: bool, *, small: bool = False
 
 
 def make_experiment(kind: type[AnyExperiment], quick: bool, **options: Any) -> AnyExperiment:
-    """Make an experiment of the options that are not None; the other fields have their quick or usual values."""
+    """Build an experiment from the options that are not None; the other fields have their quick or usual values."""
     chosen = {name: value for name, value in options.items() if value is not None}
     with stoppable():
         return kind(**((kind.QUICK if quick else {}) | chosen))

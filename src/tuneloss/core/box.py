@@ -22,8 +22,8 @@ Bound = float | tuple[float, float | None]
 class Box:
     """Bounds on the weights of a loss: lower <= weights <= upper.
 
-    A weight with lower == upper is pinned. An upper bound may be infinite. The zero vector must be outside, since
-    weights = 0 and scale = 0 would fit any observations at no cost.
+    A weight with lower == upper is pinned. An upper bound may be infinite. The zero vector must be outside of the box,
+    since weights = 0 and scale = 0 would fit any observations at no cost.
 
     Parameters
     ----------
@@ -96,12 +96,13 @@ class Box:
 
     @classmethod
     def from_dict(cls, bounds: Mapping[str, Bound]) -> Box:
-        """Make a box from bounds by name.
+        """Build a box from bounds by name.
 
         Parameters
         ----------
         bounds : mapping
-            ``(lower, upper)`` is a range, a number pins, and an upper bound of None is infinite.
+            For each name either ``(lower, upper)`` or a number, which pins the weight. An upper bound of None is
+            infinite.
 
         Examples
         --------
@@ -124,7 +125,12 @@ class Box:
 
     @classmethod
     def simplex(cls, names: Sequence[str]) -> Box:
-        """Make the box of mixtures: weights >= 0 with sum 1, e.g. the probabilities of augmentations.
+        """Build the box of mixtures: weights >= 0 with sum 1, e.g. the probabilities of augmentations.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The names of the weights.
 
         Examples
         --------
@@ -159,11 +165,28 @@ class Box:
         return pinned
 
     def as_dict(self, weights: Array) -> dict[str, float]:
-        """Return weights (k,) by name."""
+        """Return weights by name.
+
+        Parameters
+        ----------
+        weights : (k,) array
+            The weights, in the order of the names.
+        """
         return {name: float(w) for name, w in zip(self.names, weights, strict=True)}
 
     def as_array(self, weights: Mapping[str, float] | ArrayLike) -> Array:
-        """Return weights, given by name or as k numbers, as an array (k,); raise InvalidInput if they are outside."""
+        """Return weights as an array (k,).
+
+        Parameters
+        ----------
+        weights : mapping or (k,) array
+            The weights by name, or in the order of the names.
+
+        Raises
+        ------
+        InvalidInput
+            If they are outside of the box, or not its k weights.
+        """
         if isinstance(weights, Mapping):
             self.check_names(tuple(weights), "weights")
             weights = [weights[name] for name in self.names]
@@ -174,7 +197,7 @@ class Box:
         return np.asarray(inside)
 
     def as_arrays(self, weights: Sequence[Mapping[str, float]]) -> Array:
-        """Return many points, given by name, as an array (n, k); raise InvalidInput if one is outside."""
+        """Return many points, each a mapping by name, as an array (n, k); raise InvalidInput if one is outside."""
         names = set(self.names)
         for point in weights:
             if point.keys() != names:
@@ -183,7 +206,7 @@ class Box:
         return self._inside(as_finite(rows, "weights").reshape(len(rows), len(self)))
 
     def _inside(self, values: Array) -> Array:
-        """Return points (n, k) without the rounding that moved them out of the box; raise if one is outside."""
+        """Return points (n, k), moved into the box if only rounding put them outside; raise if one is farther out."""
         slack = WEIGHT_SLACK * np.maximum(np.abs(values), np.abs(self.lower))
         outside = ((values < self.lower - slack) | (values > self.upper + slack)).any(axis=1)
         if self.is_simplex:
@@ -194,7 +217,7 @@ class Box:
         return np.clip(values, self.lower, self.upper)
 
     def check_names(self, names: Sequence[str], what: str) -> None:
-        """Raise unless these are the box's names, in any order."""
+        """Raise unless these are the names of the box, in any order; the message calls their owner `what`."""
         if set(names) != set(self.names):
             missing, unknown = sorted(set(self.names) - set(names)), sorted(set(names) - set(self.names), key=str)
             raise InvalidInput(
@@ -213,7 +236,13 @@ class Box:
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> Box:
-        """Make a box from the output of `state_dict`."""
+        """Build a box from the output of `state_dict`.
+
+        Parameters
+        ----------
+        state : mapping
+            The state.
+        """
         with reading("A box's state"):
             upper = [math.inf if u is None else u for u in state["upper"]]
             return cls(state["lower"], upper, state["names"], is_simplex=bool(state["simplex"]))

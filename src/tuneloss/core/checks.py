@@ -1,4 +1,4 @@
-"""Checks of single values at the border: input that breaks a rule is refused in words."""
+"""Checks of single values at the border: input that breaks a rule is refused with a message."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def as_finite(value: ArrayLike, what: str) -> Array:
     if not np.isfinite(array).all():
         raise NotFinite(
             f"`{what}` must be finite; found {int((~np.isfinite(array)).sum())} of {array.size} values NaN or "
-            "infinite. If training diverged, a `LossTuner` is told so by `tell(weights, failed='diverged')`."
+            "infinite. If training diverged, tell a `LossTuner` so: `tell(weights, failed='diverged')`."
         )
     return array
 

@@ -1,4 +1,4 @@
-"""Rules that observations must keep together: the same terms, all or none with a gram, sample weights."""
+"""Rules that several observations must keep together: the same terms, a gram for all or none, sample weights."""
 
 from __future__ import annotations
 

@@ -32,18 +32,18 @@ def epsilon_value(epsilon: Epsilon, observations: Sequence[Observation], sample_
     observations : sequence of Observation
         The models that count.
     sample_weight : (m,) array
-        How much each of them counts.
+        How much each model counts.
 
     Returns
     -------
     float
-        0 without grams, or if all gradients of the error are 0: only values count. Infinity for "balanced" if all
-        errors are 0 but not all gradients. 0 for "paper" if J = 0.
+        For a rule, 0 if there are no grams, or if all gradients of the error are 0; then only values count. Infinity
+        for "balanced" if all errors are 0 but not all gradients. 0 for "paper" if J = 0.
 
     Notes
     -----
-    A term whose gradient is 0 everywhere costs nothing at infinity. The tie rule of `learn_loss` then decides its
-    weight. If it is the pinned term, only the ratios of the other weights mean anything.
+    At epsilon = infinity, a term whose gradient is 0 everywhere costs nothing. The tie rule of `learn_loss` then
+    decides its weight. If it is the pinned term, only the ratios of the other weights mean anything.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def epsilon_value(epsilon: Epsilon, observations: Sequence[Observation], sample_
         return 0.0
     gradients = float(sample_weight @ [gram[-1, -1] for gram in grams])
     if epsilon == "balanced":
-        with np.errstate(over="ignore"):  # then the cost matrix says so in words
+        with np.errstate(over="ignore"):  # `cost_matrix` then raises an error in words
             errors = float(sample_weight @ np.square([o.error for o in observations]))
         if gradients == 0:
             return 0.0
@@ -92,11 +92,12 @@ def cost_matrix(
 
         P = sum_i s_i ( [features_i, -e_i] [features_i, -e_i]' + epsilon * [J_i | -g_i]' [J_i | -g_i] )
 
-    At epsilon = infinity it is the part of the gradients only, with factor 1. With an offset, the means of features and
-    errors are subtracted first, so that a constant between loss and error costs nothing.
+    At epsilon = infinity, P is the part of the gradients only, with factor 1. With an offset, the means of features and
+    errors are subtracted first, so that a constant difference between loss and error costs nothing.
 
-    Squares halve the number of digits. The cost does not see differences between models below 1e-8 of a term's value,
-    as under a large common offset; the argmin rows do. Take such an offset out of the term.
+    Squaring halves the number of correct digits. So the cost does not see differences between models that are below
+    1e-8 of a term's value, for example if the term has a large constant part; the argmin rows do see them. Subtract
+    such a constant from the term.
     """
     k = observations[0].features.size
     cost = np.zeros((k + 1, k + 1))
@@ -140,8 +141,8 @@ def _overflow() -> InvalidInput:
 def _centred(rows: Array, sample_weight: Array) -> Array:
     """Return the rows (m, k + 1) minus their weighted mean.
 
-    What rounding leaves of a difference of 0 is set to 0. If only one model counts, or all that count are alike, the
-    difference is all rounding. Scaled to unit size it would look like data.
+    Differences that are not larger than rounding are set to 0. If only one model counts, or if all that count are
+    alike, the differences are nothing but rounding, which would look like data once scaled to unit size.
     """
     centred = rows - np.average(rows, axis=0, weights=sample_weight)
     rounding = (len(rows) + 4) * ROUNDING * np.abs(rows).max(axis=0)

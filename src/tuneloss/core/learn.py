@@ -43,7 +43,7 @@ class LearnedLoss:
     names : tuple of str
         The names of the weights.
     note : str
-        Whatever else than a plain solve was needed, in words; "" if nothing was.
+        What was needed beyond a plain solve, in words; "" if nothing was.
     """
 
     weights: Array
@@ -88,7 +88,7 @@ def learn_loss(
     Parameters
     ----------
     observations : sequence of Observation
-        The trained models. Either all that count have a gram or none.
+        The trained models. Either all that count have a gram, or none of them has.
     box : Box
         The weights that are allowed.
     objective : {"calibrated", "paper"}, default "calibrated"
@@ -98,7 +98,7 @@ def learn_loss(
         How much gradients count; ``math.inf`` for gradients only. See `epsilon_value`.
     sample_weight : (m,) array, optional
         How much each observation counts in the cost and in epsilon. The argmin constraints hold for all observations.
-        One of sample weight 0 needs no gram.
+        An observation of sample weight 0 needs no gram.
     offset : bool, default False
         Let loss and scale * error differ by a constant that is the same for all models. Use it for terms on training
         data, whose level is not that of the error.
@@ -137,7 +137,7 @@ def learn_loss_on_folds(
     epsilon: Epsilon = "balanced",
     sample_weight: Sequence[ArrayLike] | None = None,
 ) -> LearnedLoss:
-    """Learn a loss from the folds of cross-validation, whose models must not be compared across folds.
+    """Learn a loss from the folds of cross-validation. Models of different folds are not compared.
 
     The costs of all folds add up. Each fold has its own argmin. Not every choice of one observation per fold can be
     selected by the same weights. So, fold by fold, the argmin is the best observation that some weights can select
@@ -147,7 +147,11 @@ def learn_loss_on_folds(
     ----------
     folds : sequence of sequences of Observation
         The observations, fold by fold.
-    box, objective, epsilon
+    box : Box
+        The weights that are allowed.
+    objective : {"calibrated", "paper"}, default "calibrated"
+        As for `learn_loss`.
+    epsilon : {"balanced", "paper"} or float, default "balanced"
         As for `learn_loss`.
     sample_weight : sequence of arrays, optional
         The sample weights, fold by fold.
@@ -170,7 +174,7 @@ def learn_loss_on_folds(
     best = [best_index(fold) for fold in folds]
     rows = np.vstack([features[i] - features for features, i in zip(problem.features, best, strict=True)])
     answer = problem.answers.find(rows, objective, CAP, quick=True)
-    if answer is not None:  # a solved program shows by itself that the best of each fold can be selected
+    if answer is not None:  # a solved program proves that the best of each fold can be selected
         return problem.learned(answer, best[0])
     rows, argmin = _rows_of_best_choices(folds, problem)
     answer = problem.answers.find(rows, objective, CAP)
@@ -180,7 +184,7 @@ def learn_loss_on_folds(
 
 
 def _rows_of_best_choices(folds: Sequence[Sequence[Observation]], problem: LearnProblem) -> tuple[Array, int]:
-    """Choose an observation per fold; return the rows that select all of them, and the choice in the first fold."""
+    """Choose one observation per fold; return the rows that select all of them, and the choice in the first fold."""
     rows, argmin = np.zeros((0, len(problem.answers.box))), 0
     for position, (fold, features) in enumerate(zip(folds, problem.features, strict=True)):
         for guess in best_first(fold):
@@ -193,7 +197,7 @@ def _rows_of_best_choices(folds: Sequence[Sequence[Observation]], problem: Learn
 
 @dataclass(frozen=True, eq=False)
 class LearnProblem:
-    """The program of LearnLoss, except for its guess of the argmin.
+    """The program of LearnLoss without a guess of the argmin.
 
     Parameters
     ----------
@@ -224,10 +228,10 @@ class LearnProblem:
         check_objective(objective)
         for fold in folds:
             check_observations(fold, box)
-        given = [None] * len(folds) if sample_weight is None else list(sample_weight)
-        counts = np.concatenate([check_sample_weight(s, len(fold)) for s, fold in zip(given, folds, strict=True)])
-        everything = [observation for fold in folds for observation in fold]
-        counted = [observation for observation, s in zip(everything, counts, strict=True) if s > 0]
+        by_fold = [None] * len(folds) if sample_weight is None else list(sample_weight)
+        counts = np.concatenate([check_sample_weight(s, len(fold)) for s, fold in zip(by_fold, folds, strict=True)])
+        observations = [observation for fold in folds for observation in fold]
+        counted = [observation for observation, s in zip(observations, counts, strict=True) if s > 0]
         check_all_or_none(counted, "gram")
         number = epsilon_value(epsilon, counted, counts[counts > 0])
         cost = cost_matrix(counted, number, counts[counts > 0], offset=offset)
@@ -235,7 +239,7 @@ class LearnProblem:
         return cls(features, number, Answers(cost, box, scaling(cost, np.vstack(features), box)))
 
     def learned(self, answer: Answer, argmin: int) -> LearnedLoss:
-        """Return what a caller gets."""
+        """Return the answer as a `LearnedLoss`."""
         return LearnedLoss(
             weights=answer.weights,
             scale=answer.scale,
@@ -249,7 +253,7 @@ class LearnProblem:
         )
 
     def unsolved(self, what: str = "") -> SolverError:
-        """Return the error that no solver succeeded."""
+        """Return the error for a program that no solver solved."""
         m, k = sum(map(len, self.features)), len(self.answers.box)
         return SolverError(
             f"{what}no solver reached a KKT residual of {KKT_ACCEPTED:g} for the program of {m} observations and {k} "
@@ -258,10 +262,10 @@ class LearnProblem:
 
 
 class Learner:
-    """`learn_loss` again and again, from observations that are only added to.
+    """Repeats `learn_loss` for a list of observations that grows.
 
-    An observation that no weights in the box select stays so when others are added. The learner proves it once and
-    remembers it. If the first observations are not those of the last call, it forgets everything.
+    An observation that no weights in the box can select remains unreachable when others are added. The learner proves
+    this once and remembers it. It forgets everything if the list does not begin with the observations of the last call.
     """
 
     def __init__(self, box: Box) -> None:
@@ -281,8 +285,8 @@ class Learner:
         constrained: bool = True,
     ) -> LearnedLoss:
         """Do what `learn_loss` does."""
-        given = None if sample_weight is None else [sample_weight]
-        problem = LearnProblem.of([observations], self.box, objective, epsilon, given, offset=offset)
+        by_fold = None if sample_weight is None else [sample_weight]
+        problem = LearnProblem.of([observations], self.box, objective, epsilon, by_fold, offset=offset)
         if constrained:
             return self._best_reachable(problem, best_first(observations), objective)
         no_rows = np.zeros((0, len(self.box)))
@@ -302,7 +306,7 @@ class Learner:
         possible = [guess for guess in order if guess not in self._unreachable]
         for position, guess in enumerate(possible):
             rows = features[guess] - features
-            # A solved program shows by itself that its guess is reachable: the first guess mostly needs no LP.
+            # A solved program proves that its guess is reachable, so the first guess rarely needs a linear program.
             answer = problem.answers.find(rows, objective, CAP, quick=True) if position == 0 else None
             reachable = True if answer is not None else reach.allows(guess)
             if answer is None and reachable is not False:
@@ -318,8 +322,8 @@ class Learner:
     ) -> Answer | None:
         """Solve in full for one guess.
 
-        With `reach` the guess is known to be reachable. Then there is an answer, perhaps under a wider cap only, or an
-        error. Without it there may be none.
+        If `reach` is given, the guess is known to be reachable: this returns an answer, perhaps only with a wider cap,
+        or raises SolverError. If it is None, there may be no answer.
         """
         answer = problem.answers.find(rows, objective, CAP)
         if answer is not None or reach is None:
@@ -332,6 +336,6 @@ class Learner:
 
 
 def check_objective(objective: str, allowed: Sequence[str] = ("calibrated", "paper")) -> None:
-    """Raise unless it is one of the allowed forms of the cost."""
+    """Raise unless this is one of the allowed forms of the cost."""
     if objective not in allowed:
         raise InvalidInput(f"`objective` must be one of {', '.join(map(repr, allowed))}; found {objective!r}.")

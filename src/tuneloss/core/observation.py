@@ -16,7 +16,7 @@ from tuneloss.errors import InvalidInput
 from tuneloss.types import Array
 
 BLOCK = 4096  # rows of a jacobian that are read at a time, so that no (n, k) copy is made
-PACKED_FROM = 32  # rows of a gram from which its record is packed
+PACKED_FROM = 32  # rows: a gram of at least this size is packed in its record
 FIELDS = ("error", "features", "gram", "metric", "names")
 
 
@@ -28,7 +28,7 @@ class Observation:
 
         gram = [jacobian | gradient]' [jacobian | gradient]
 
-    Column j of the jacobian (n, k) is the gradient of term j, and gradient (n,) is that of the error.
+    Column j of the jacobian (n, k) is the gradient of term j. The vector gradient (n,) is that of the error.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Observation:
     gram : (k + 1, k + 1) array, optional
         The gram, the error last; None if gradients are unknown.
     metric : float, optional
-        Decides which of two models is better, if not the error (e.g. top-1 error).
+        The number that decides which of two models is better, e.g. top-1 error; by default the error decides.
     names : sequence of str, optional
         The names of the terms.
 
@@ -93,7 +93,7 @@ class Observation:
         *,
         metric: float | None = None,
     ) -> Observation:
-        """Make an observation from gradients.
+        """Build an observation from gradients.
 
         Parameters
         ----------
@@ -139,7 +139,7 @@ class Observation:
         return self.error if self.metric is None else self.metric
 
     def without_gram(self) -> Observation:
-        """Return a copy without gradients: enough for the argmin constraints."""
+        """Return a copy without gradients, which is enough for the argmin constraints."""
         return Observation(self.error, self.features, metric=self.metric, names=self.names)
 
     def to_dict(self) -> dict[str, Any]:
@@ -157,7 +157,13 @@ class Observation:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Observation:
-        """Read the output of `to_dict`; `gram`, `metric` and `names` may be missing."""
+        """Read the output of `to_dict`.
+
+        Parameters
+        ----------
+        record : mapping
+            The output. `gram`, `metric` and `names` may be missing.
+        """
         if not isinstance(record, Mapping) or not {"error", "features"} <= set(record):
             raise InvalidInput(
                 "An observation's record must have `error` and `features` (and may have `gram`, `metric`, `names`); "
@@ -172,12 +178,12 @@ class Observation:
 
     @classmethod
     def from_dicts(cls, records: Sequence[Mapping[str, Any]]) -> list[Observation]:
-        """Read many records; if all are of one kind they are checked together, which is ten times as fast."""
+        """Read many records. If all are of one kind, they are checked together, which is ten times as fast."""
         return cls._checked_together(records) or [cls.from_dict(record) for record in records]
 
     @classmethod
     def _checked_together(cls, records: Sequence[Mapping[str, Any]]) -> list[Observation] | None:
-        """Return None if they are not of one kind or one of them is wrong; `from_dict` then says which one."""
+        """Read records that are of one kind and correct; otherwise return None, and `from_dict` finds the mistake."""
         try:
             columns: dict[str, Any] = {field: [record.get(field) for record in records] for field in FIELDS}
             kinds = {field: set(map(type, column)) for field, column in columns.items()}
@@ -242,7 +248,7 @@ def _packed(gram: Array) -> str:
 
 
 def _unpacked(text: str, n: int) -> Array:
-    """Return the gram (n, n) of a packed one."""
+    """Return the gram (n, n) that `_packed` wrote as text."""
     upper = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f8")
     if len(upper) != n * (n + 1) // 2:
         raise InvalidInput(f"A packed `gram` must hold {n * (n + 1) // 2} numbers for {n} rows; found {len(upper)}.")
@@ -252,7 +258,7 @@ def _unpacked(text: str, n: int) -> Array:
 
 
 def _matrix(jacobian: ArrayLike) -> NDArray[Any]:
-    """Return the jacobian as an array, without a copy if it is one."""
+    """Return the jacobian as an array; an array of numbers is not copied."""
     if isinstance(jacobian, np.ndarray) and holds_numbers(jacobian):
         return jacobian
     return as_finite(jacobian, "jacobian")

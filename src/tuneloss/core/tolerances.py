@@ -11,7 +11,7 @@ import numpy as np
 ROUNDING = float(np.finfo(np.float64).eps)
 
 # Input.
-BOUND_SIZES = (1e-100, 1e100)  # of finite bounds other than 0; products with squares of features overflow beyond
+BOUND_SIZES = (1e-100, 1e100)  # smallest and largest finite bound except 0; beyond, products with squares overflow
 WEIGHT_SLACK = 1e-6  # relative; weights this far outside of a box, as after a trip through float32, count as inside
 GRAM_SLACK = 1e-6  # at unit diagonal; asymmetry and negative eigenvalues that sums in float32 leave
 
@@ -22,13 +22,13 @@ KKT_TIE_RULE = 1e-5  # of the program that chooses among several optimal solutio
 RANK = 2e-14  # part of the trace; smaller eigenvalues count as 0
 
 # Weights that are returned.
-SNAP = 1e-10  # scaled, relative to the largest weight; nearer than this to a bound or to 0 is there
+SNAP = 1e-10  # scaled, relative to the largest weight; a weight nearer than this to a bound or to 0 is set to it
 SELECTS_SCALED = 1e-10  # scaled; how far the loss of the argmin may exceed another's, at unit rows and largest weight 1
-SELECTS = 1e-8  # the same in the caller's units, relative to the largest difference in any weighted term
-UNRELATED = 1e-7  # scaled; weights / scale below this count as 0, where 1 would match the error in full
+SELECTS = 1e-8  # the same in the caller's units, relative to the largest difference between models in a weighted term
+UNRELATED = 1e-7  # scaled; weights / scale below this count as 0; at 1, a term is as large as the error
 CAP = 1e3  # scaled; an unbounded weight is at most this many times the pinned term
 FINITE_CAP = 1e3  # a finite upper bound may exceed that cap by this factor
 
 # Proofs that an observation cannot be selected, or that several can be selected together.
-MIXTURE_MARGIN = 1e-9  # relative to what is summed; by how much a mixture must be below the guess
+MIXTURE_MARGIN = 1e-9  # relative to the sum of sizes; how far below the guess a mixture must be
 ROWS_HELD = 1e-9  # scaled; how far rows of unit length may be above 0 at a largest weight of 1

@@ -5,7 +5,7 @@ reading.py   read_dataset and read_inputs: find the reader for a source
 tables.py    CSV and Parquet files, whose columns are inputs and labels
 arrays.py    npz files, whose arrays are inputs and labels
 
-What is not in ``__all__`` is private.
+Names outside of `__all__` are private.
 """
 
 from tuneloss.data.dataset import Dataset

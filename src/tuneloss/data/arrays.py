@@ -13,13 +13,16 @@ from tuneloss.data.dataset import MAX_INPUTS, Dataset
 from tuneloss.errors import InvalidInput
 from tuneloss.npz import read_arrays
 
-INPUT_NAMES, LABEL_NAMES = ("features", "X", "x"), ("labels", "y", "target")  # of arrays, the first one there is read
+INPUT_NAMES, LABEL_NAMES = (
+    ("features", "X", "x"),
+    ("labels", "y", "target"),
+)  # of arrays; the first that exists is read
 NUMBERS, NUMBERS_OR_TEXT = "biuf", "biufU"  # kinds of dtype
 Arrays = Mapping[str, NDArray[Any]]
 
 
 def read_npz(path: Path, target: str | None, drop: Sequence[str], max_gb: float) -> Dataset:
-    """Read inputs, and labels unless the target is None; an empty target stands for the usual names."""
+    """Read inputs, and labels unless the target is None. An empty target stands for the usual names."""
     advice = ". Take a part of its rows, or raise `max_gb`"
     arrays = read_arrays(path, "an npz file without pickled objects", max_gb * 1e9, advice)
     inputs = _inputs(path, arrays)

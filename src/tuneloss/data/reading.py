@@ -93,7 +93,7 @@ def _read_unlabelled(source: str, names: Sequence[str], max_gb: float) -> Datase
 
 
 def _is_embedded(source: str) -> bool:
-    """Whether this names an embedded set; a file of that name goes first."""
+    """Return whether this names an embedded set; a file of that name takes precedence."""
     return source in EMBEDDED and not Path(source).exists()
 
 
@@ -102,7 +102,7 @@ def _is_npz(path: Path) -> bool:
 
 
 def _checked_path(source: str, max_gb: float) -> Path:
-    """The path of a file that can be read and is not too large."""
+    """Return the path of a file that can be read and is not too large."""
     path = Path(source)
     try:
         size = path.stat().st_size

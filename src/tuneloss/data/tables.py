@@ -18,7 +18,7 @@ from tuneloss.types import Array
 FLOAT_BYTES = 8  # bytes of a float64, in which each cell is held
 MAX_FIRST_LINE = 2**20  # bytes of the first line that are looked at
 MAX_LISTED = 20  # columns that an error message lists
-SHOWN_LETTERS = 60  # of a first line, in an error message
+SHOWN_LETTERS = 60  # letters of a first line that an error message shows
 Table = Any  # pyarrow.Table; pyarrow is imported only where a table is read
 Column = Any  # pyarrow.ChunkedArray
 
@@ -112,7 +112,7 @@ def _open_parquet(path: Path, max_gb: float) -> Table:
 
 
 def _index_columns(table: Table) -> list[str]:
-    """The columns that pandas wrote as an index."""
+    """Return the columns that pandas wrote as an index."""
     try:
         index = list((table.schema.pandas_metadata or {}).get("index_columns", []))  # a dict: a range, not a column
     except (ValueError, TypeError, AttributeError):  # the metadata is not by pandas
@@ -155,7 +155,7 @@ def _stacked(columns: Sequence[Array], n_rows: int) -> Array:
 
 
 def _numbers(title: str, name: str, column: Column, way_out: str = ".") -> Array:
-    """A column as numbers, missing ones as NaN. The way out ends the message about one that holds others."""
+    """Return a column as numbers, missing ones as NaN. `way_out` ends the message about a column of other values."""
     import pyarrow as pa
 
     if column.null_count == len(column):
@@ -174,7 +174,7 @@ def _numbers(title: str, name: str, column: Column, way_out: str = ".") -> Array
 
 
 def _plain(title: str, name: str, column: Column) -> Column:
-    """The column with categories as their values and decimals as floats; bytes are refused."""
+    """Return the column with categories as their values and decimals as floats; bytes are refused."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
@@ -188,7 +188,7 @@ def _plain(title: str, name: str, column: Column) -> Column:
 
 
 def _first(column: Column, is_wrong: Callable[[Any], bool]) -> tuple[int, Any]:
-    """Row, counted from 1, and value of the first wrong cell; of the first that is not missing if none is wrong."""
+    """Return the row, from 1, and the value of the first wrong cell; if none is wrong, of the first with a value."""
     cells = [(row, value) for row, value in enumerate(column.to_pylist(), start=1) if value is not None]
     return next((cell for cell in cells if is_wrong(cell[1])), cells[0])
 
@@ -202,7 +202,7 @@ def _is_number(text: str) -> bool:
 
 
 def _labels(title: str, name: str, column: Column, *, is_csv: bool) -> NDArray[Any]:
-    """A column as labels: numbers or text, none missing."""
+    """Return a column as labels: numbers or text, none missing."""
     import pyarrow as pa
 
     if column.null_count:
@@ -224,7 +224,7 @@ def _labels(title: str, name: str, column: Column, *, is_csv: bool) -> NDArray[A
 
 
 def _csv_nulls() -> str:
-    """Which texts of a CSV file stand for a missing label."""
+    """Return, as a remark, the texts that stand for a missing label in a CSV file."""
     from pyarrow import csv
 
     return f" (empty, or one of {', '.join(filter(None, csv.ConvertOptions().null_values))})"

@@ -67,7 +67,7 @@ def bin_sums(bins: Bins, values: Array, p: int) -> Array:
 
 
 def hinge_matrix(p: int) -> Array:
-    """Give the gradient of each hinge in each bin, (2p, 2p + 1). At its own knot a hinge has gradient 0.
+    """Return the gradient of each hinge in each bin, (2p, 2p + 1). At its own knot a hinge has gradient 0.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def hinge_values(counts: Array, sums: Array, knots: Array) -> Array:
 
 
 def hinge_gram(mass: Array) -> Array:
-    """Inner products (2p, 2p) of the gradients of the hinges.
+    """Return inner products (2p, 2p) of the gradients of the hinges.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def hinge_gram(mass: Array) -> Array:
 
 
 def hinge_products(sums: Array) -> Array:
-    """Inner products (2p,) or (2p, d) of the gradients of the hinges with d columns.
+    """Return inner products (2p,) or (2p, d) of the gradients of the hinges with d columns.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def values_at(x: Array, knots: Array) -> Array:
 
 
 def gram_with(columns: Array, x: Array, knots: Array, metric: Array) -> Array:
-    """Inner products of the gradients of the hinges, and of further columns, in a diagonal metric.
+    """Return inner products of the gradients of the hinges, and of further columns, in a diagonal metric.
 
     Parameters
     ----------

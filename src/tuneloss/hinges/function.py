@@ -54,7 +54,7 @@ class PiecewiseLinear:
 
     @classmethod
     def from_weights(cls, knots: ArrayLike, weights: ArrayLike) -> PiecewiseLinear:
-        """Make r of its knots (p,) and the weights (2p,) of all hinges, in the order of `hinge_names`."""
+        """Build r from its knots (p,) and the weights (2p,) of all hinges, in the order of `hinge_names`."""
         positions, both = np.array(knots, dtype=np.float64), np.array(weights, dtype=np.float64)
         return cls(positions, *np.split(both, [len(positions)]))
 

@@ -36,7 +36,7 @@ def quantile_ranks(n: int, p: int) -> NDArray[np.int64]:
 
 
 def increasing_knots(quantiles: Floats) -> Floats:
-    """Make as many increasing knots as there are quantiles (p,), in their dtype; p is at least 2.
+    """Build as many increasing knots as there are quantiles (p,), in their dtype; p is at least 2.
 
     Quantiles that repeat count once, and the widest gaps are halved until there are p knots. If all quantiles equal v,
     the knots are spread evenly over ``[v - 1, v + 1]``.

@@ -91,7 +91,7 @@ class Demo(Experiment):
         return [self.runs_table(records), self.final_table(records)]
 
     def runs_table(self, records: Sequence[Record]) -> Table:
-        """Make the table of TuneLoss's runs in the first repeat; the best one is marked."""
+        """Build the table of TuneLoss's runs in the first repeat; the best one is marked."""
         runs = method_records(records, "tuneloss")[0]
         best = best_so_far(runs)[-1]
         title = "TuneLoss" if self.repeats == 1 else f"TuneLoss, repeat 1 of {self.repeats}"
@@ -99,7 +99,7 @@ class Demo(Experiment):
         return Table(("run", *FREE, *MEASURES.values()), [run_cells(run) for run in runs], title, marked=marked)
 
     def final_table(self, records: Sequence[Record]) -> Table:
-        """Make the table of all methods after their last run, and of their difference."""
+        """Build the table of all methods after their last run, and of their difference."""
         rows = [
             [label, *(measure_text(name, values[name]) for name in MEASURES)]
             for label, values in final_measures(records).items()

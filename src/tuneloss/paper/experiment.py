@@ -217,7 +217,7 @@ def _key(unit: Unit) -> tuple[Hashable, ...]:
 
 
 def _read(path: Path | None, units: Sequence[Unit]) -> Found:
-    """The records of a file, by their values for the fields of the units' keys."""
+    """Return the records of a file, by their values for the fields of the units' keys."""
     found: Found = {}
     if path is None or not units:
         return found

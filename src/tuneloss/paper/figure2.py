@@ -120,7 +120,7 @@ def tuner_curves(records: Sequence[Record]) -> list[TunerCurve]:
 
 
 def runs_table(records: Sequence[Record]) -> Table:
-    """Make the table of test log loss after some numbers of runs."""
+    """Build the table of test log loss after some numbers of runs."""
     curves = [one for one in tuner_curves(records) if one.measure == "test_loss"]
     most = max(len(one.curve.mean) for one in curves)
     after = [n for n in AFTER if n <= most]
@@ -137,7 +137,7 @@ def runs_table(records: Sequence[Record]) -> Table:
 
 
 def early_table(records: Sequence[Record]) -> Table:
-    """Make the table of TuneLoss after a few runs minus random search after many; no row without those runs."""
+    """Build the table of TuneLoss after a few runs minus random search after many; no row without those runs."""
     rows = []
     for dataset in dict.fromkeys(record["dataset"] for record in records):
         random = by_repeat(records, dataset, "random")
@@ -158,7 +158,7 @@ def _difference(repeats: ByRepeat, early: int, others: ByRepeat, late: int, meas
 
 
 def _after(n: int, repeats: ByRepeat, measure: str) -> dict[int, float]:
-    """The measure after n runs, of the repeats that have as many."""
+    """Return the measure after n runs, of the repeats that have as many."""
     by = PANELS[measure][0]
     return {i: float(measure_so_far(runs, measure, by)[n - 1]) for i, runs in repeats.items() if len(runs) >= n}
 

@@ -101,7 +101,7 @@ class Figure3(Experiment):
 
 
 def _online(records: Sequence[Record], dataset: str, tuner: str) -> list[Record]:
-    """The records of this experiment, of one data set and tuner."""
+    """Return the records of this experiment, of one data set and tuner."""
     wanted = (Figure3.NAME, dataset, tuner)
     return [record for record in records if (record["experiment"], record["dataset"], record["tuner"]) == wanted]
 
@@ -150,7 +150,7 @@ def _draw_curves(axes: Axes, runs: dict[str, list[Record]]) -> None:
 
 
 def _draw_regularizers(axes: Axes, runs: Sequence[Record]) -> None:
-    """The regularizer of the first repeat after some epochs, as ever wider lines."""
+    """Draw the regularizer of the first repeat after some epochs, as ever wider lines."""
     regularizers = runs[0]["regularizers"] if runs else {}
     for width, (epoch, r) in enumerate(regularizers.items(), start=1):
         color = ONLINE_COLORS["tuneloss"]

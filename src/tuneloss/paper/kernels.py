@@ -106,7 +106,7 @@ def epoch(
     params: Single, squares: Single, x: Single, labels: Labels, order: Labels, mask: Labels, kept: NDArray[np.uint8],
     l1: np.float32, l2: np.float32, w_uniform: np.float32, w_own: np.float32, rate: np.float32,
 ) -> None:  # fmt: skip
-    """Make one AdaGrad step per example, in place: squares += g^2; params -= rate * g / sqrt(squares).
+    """Take one AdaGrad step per example, in place: squares += g^2; params -= rate * g / sqrt(squares).
 
     Each step adds l1 * sign(param) + l2 * param to the gradient.
 

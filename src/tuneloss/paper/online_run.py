@@ -124,7 +124,7 @@ class OnlineRun:
 
 
 def online_tuner(name: str, model: nn.Module, loss: LinearLoss, split: Split) -> OnlineTuner | None:
-    """Make the tuner of this name; None for a run without a tuner."""
+    """Build the tuner of this name; None for a run without a tuner."""
     policy = ONLINE[name]
     if policy is None:
         return None
@@ -134,7 +134,7 @@ def online_tuner(name: str, model: nn.Module, loss: LinearLoss, split: Split) ->
 
 
 def shared_model(trainer: AdaGrad) -> nn.Module:
-    """Make a linear layer whose weight and bias are the params of the trainer."""
+    """Build a linear layer whose weight and bias are the params of the trainer."""
     n_classes, n_inputs = trainer.params.shape
     model = nn.Linear(n_inputs - 1, n_classes)
     params = torch.from_numpy(trainer.params)
@@ -143,7 +143,7 @@ def shared_model(trainer: AdaGrad) -> nn.Module:
 
 
 def learned_loss() -> LinearLoss:
-    """Make the loss: log loss, pinned at 1, plus a regularizer of 50 knots, without upper bound and 0 at first."""
+    """Build the loss: log loss, pinned at 1, plus a regularizer of 50 knots, without upper bound and 0 at first."""
     terms: dict[str, Any] = {"logloss": log_loss, "learned": ConvexPiecewiseLinear(KNOTS)}
     return LinearLoss(terms, box={"logloss": 1.0, "learned": (0.0, math.inf)})
 

@@ -59,7 +59,7 @@ COLORS = {  # of Okabe and Ito, the same in every figure
 
 
 def make_tuner(name: str, box: Box, seed: int, start: Mapping[str, float] | None, **options: Any) -> Tuner:
-    """Make the tuner of this name.
+    """Build the tuner of this name.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A page about the runs of one tuner, made from its journal. All of it is private; `tuneloss report` is the door.
+"""A page about the runs of one tuner, made from its journal. All of it is private: use `tuneloss report`.
 
 Numbers first, then figures, then one static HTML page:
 

@@ -17,7 +17,7 @@ DASHED = (0, (4, 3))  # points of ink and of gap in a reference line
 
 
 def panel() -> tuple[Figure, Axes]:
-    """Make a figure with one panel, small enough to be read on a phone without scaling."""
+    """Build a figure with one panel, small enough to be read on a phone without scaling."""
     figure = Figure(figsize=(4.8, 3.3), layout="constrained")
     return figure, figure.subplots()
 

@@ -85,7 +85,7 @@ def _has(path: str, letter: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _font_with(letters: frozenset[str]) -> str | None:
-    """The name of an installed font that has all of these letters, if there is one."""
+    """Return the name of an installed font that has all of these letters, if there is one."""
     for font in fontManager.ttflist:
         try:
             if all(_has(font.fname, letter) for letter in letters):

@@ -93,7 +93,7 @@ def alignment(observations: Sequence[Observation], weights: Array) -> Array:
 
 
 def _cosine(gram: Array | None, weights: Array) -> float:
-    """The cosine at one model; NaN without gradients, or if one of the two is 0."""
+    """Return the cosine at one model; NaN without gradients, or if one of the two is 0."""
     if gram is None:
         return math.nan
     inner, loss, error = weights @ gram[:-1, -1], weights @ gram[:-1, :-1] @ weights, gram[-1, -1]

@@ -54,7 +54,7 @@ def save(figure: Figure, path: Path) -> Path:
 
 
 def _within_bounds(figure: Figure) -> Figure:
-    """The figure, or one with a sentence in its place if its numbers are so extreme that axes overflow."""
+    """Return the figure, or one with a sentence in its place if its numbers are so extreme that axes overflow."""
     for axes in figure.axes:
         ends = np.abs(axes.dataLim.get_points())
         logs = (axes.get_xscale() == "log", axes.get_yscale() == "log")

@@ -75,7 +75,7 @@ def _change_words(info: RunsInfo, best: Run, score: float) -> list[str]:
 
 
 def _weights_table(info: RunsInfo, box: str) -> str:
-    """The weights of the best run and the answer of LearnLoss, by term; empty if there is neither."""
+    """Return the weights of the best run and the answer of LearnLoss, by term; empty if there is neither."""
     columns: dict[str, Mapping[str, float]] = {}
     if info.best is not None and info.best.weights is not None:
         columns[f"weight of the {info.best_or_chosen} run"] = info.best.weights
@@ -128,7 +128,7 @@ def _runs_table(info: RunsInfo) -> str:
 
 
 def _run_cells(run: Run, extra: list[str], names: list[str]) -> list[str]:
-    """A run as text: its number, its error, further numbers, and weights."""
+    """Return a run as text: its number, its error, further numbers, and weights."""
     weights = [f"{run.weights[name]:.3g}" if run.weights is not None else "" for name in names]
     error = f"{run.observation.error:.5g}" if run.observation is not None else f"failed: {run.failed}"
     if run.observation is not None and run.observation.metric is not None:

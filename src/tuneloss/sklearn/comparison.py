@@ -153,7 +153,7 @@ def l2_cv(**options: Any) -> LogisticRegressionCV:
 
 
 def _fit_and_score(fit: Callable[[Any, Any], Any], rows: TrainTestRows) -> Scores:
-    """The test scores of the model that `fit` returns, and the seconds that it took."""
+    """Return the test scores of the model that `fit` returns, and the seconds that it took."""
     start = time.perf_counter()
     model = fit(rows.x, rows.y)
     seconds = time.perf_counter() - start
@@ -161,7 +161,7 @@ def _fit_and_score(fit: Callable[[Any, Any], Any], rows: TrainTestRows) -> Score
 
 
 def _score(probabilities: Array, classes: NDArray[Any], rows: TrainTestRows) -> Scores:
-    """The test scores of these probabilities (M, C) of the test rows."""
+    """Return the test scores of these probabilities (M, C) of the test rows."""
     codes = np.searchsorted(classes, rows.y_test)
     likelihood = np.maximum(probabilities[np.arange(len(codes)), codes], MIN_PROBABILITY)
     wrong = probabilities.argmax(axis=1) != codes
@@ -169,7 +169,7 @@ def _score(probabilities: Array, classes: NDArray[Any], rows: TrainTestRows) -> 
 
 
 def _score_run(run: FoldFits, folds: Sequence[Fold], classes: NDArray[Any], rows: TrainTestRows) -> Scores:
-    """The test scores of a run: the mean over the models of all folds."""
+    """Return the test scores of a run: the mean over the models of all folds."""
     pairs = zip(folds, run.params, strict=True)
     scores = [_score(np.exp(predicted(fold.data, params, rows.x_test)), classes, rows) for fold, params in pairs]
     return {name: float(np.mean([values[name] for values in scores])) for name in MEASURES}

@@ -275,7 +275,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         return runs, best, fit(data, weights, best.mean_params(), tol=self.tol, max_iter=self.max_iter)
 
     def _with_dropout(self, data: Data, weights: Weights, start: Array) -> Data:
-        """The data with a dropout term at the probabilities of a first fit with these weights."""
+        """Return the data with a dropout term at the probabilities of a first fit with these weights."""
         first = fit(data, weights, start, tol=SEARCH_TOL * self.tol, max_iter=self.max_iter)
         return data.with_dropout(first.params)
 
@@ -314,23 +314,54 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         return np.asarray(z[:, 0] if z.shape[1] == 1 else z)
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
-        """Compute the logarithm of the probability of each class, an (N, C) array."""
+        """Compute the logarithm of the probability of each class.
+
+        Parameters
+        ----------
+        X : (N, D) array, DataFrame or sparse matrix
+            The inputs.
+
+        Returns
+        -------
+        (N, C) array
+        """
         z = self.decision_function(X)
         return log_probabilities(all_classes(z[:, None] if z.ndim == 1 else z.copy()))
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Compute the probability of each class, an (N, C) array."""
+        """Compute the probability of each class.
+
+        Parameters
+        ----------
+        X : (N, D) array, DataFrame or sparse matrix
+            The inputs.
+
+        Returns
+        -------
+        (N, C) array
+        """
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict the most probable class of each example, an (N,) array."""
+        """Predict the most probable class of each example.
+
+        Parameters
+        ----------
+        X : (N, D) array, DataFrame or sparse matrix
+            The inputs.
+
+        Returns
+        -------
+        (N,) array
+            The labels.
+        """
         z = self.decision_function(X)
         labels: NDArray[Any] = self.classes_[(z > 0).astype(int) if z.ndim == 1 else z.argmax(axis=1)]
         return labels
 
 
 def _record(run: FoldFits) -> dict[str, Any]:
-    """A run as a record of `history_`."""
+    """Return a run as a record of `history_`."""
     return {
         "weights": dict(run.weights),
         "validation_loss": run.mean_error,

@@ -1,4 +1,4 @@
-"""Read and check the examples that a fit is given; those of weight 0 are left out."""
+"""The examples of a fit, read and checked. Examples of weight 0 are left out."""
 
 from __future__ import annotations
 

@@ -33,13 +33,13 @@ def check_replaceable(out: Path) -> None:
         path = out / name
         if os.path.lexists(path) and not is_ours(path):
             raise InvalidInput(
-                f"`tuneloss fit` replaces only files that it wrote; found {path}, which is something else. "
+                f"`tuneloss fit` replaces only files that it wrote; found {path}, which this version did not write. "
                 "Choose another folder: `out`"
             )
 
 
 def _is_journal(path: Path) -> bool:
-    """Whether the header names a fit as the writer."""
+    """Return whether the header names a fit as the writer."""
     try:
         header, _ = read_lines(path)
     except JournalError:
@@ -56,7 +56,7 @@ def _is_model(path: Path) -> bool:
 
 
 def _is_report(path: Path) -> bool:
-    """Whether a journal lies beside the page: a page does not name its writer."""
+    """Return whether a journal lies beside the page: a page does not name its writer."""
     return path.is_file() and path.with_name(RUNS_FILE).exists()
 
 

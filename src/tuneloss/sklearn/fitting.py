@@ -13,7 +13,7 @@ from tuneloss.sklearn.softmax import Data, Weights, conditioner, mixed_targets, 
 from tuneloss.types import Array
 
 LOSS_TOL = 1e-13  # relative change of the loss at which L-BFGS-B stops: near rounding, so that the slope decides
-EVALUATIONS = 20  # of the loss, per allowed iteration
+EVALUATIONS = 20  # largest number of evaluations of the loss per allowed iteration
 
 
 @dataclass(frozen=True, eq=False)

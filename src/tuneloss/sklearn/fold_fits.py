@@ -49,7 +49,7 @@ class Fold:
 
 
 def make_fold(x: Inputs, codes: NDArray[np.intp], split: Split, classes: NDArray[Any], *, intercept: bool) -> Fold:
-    """Make the fold of a split; `codes` number the labels in `classes`."""
+    """Build the fold of a split; `codes` number the labels in `classes`."""
     train, held = (np.flatnonzero(weight > 0) for weight in split)
     check_split(classes, codes[train], len(held))
     data = make_data(x[train], codes[train], split[0][train], len(classes), intercept=intercept)
@@ -127,7 +127,7 @@ OnRun = Callable[[FoldFits, Sequence[Fold]], object]
 
 
 def ignore_run(run: FoldFits, folds: Sequence[Fold]) -> None:
-    """Do nothing: the `OnRun` of those who do not watch the search."""
+    """Do nothing: the default `OnRun`."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class SearchOptions:
     max_runs : int
         The largest number of runs.
     tol, max_iter : float, int
-        Of each fit; see `fit`.
+        The precision and the largest number of iterations of each fit; see `fit`.
     on_run : callable
         Called as ``on_run(run, folds)`` after each run.
     """
@@ -190,14 +190,14 @@ def observe_values(folds: Sequence[Fold], run: FoldFits) -> FoldFits:
 def best_of(runs: Sequence[FoldFits]) -> FoldFits:
     """Return the run of least error; of equal ones the first.
 
-    `best_index` of the core takes the last of equal ones. Here a tie means that new weights did not move a
-    warm-started fit, so the weights that led to the model are those of the first.
+    `best_index` of the core returns the last of equal models. Here, a tie means that new weights did not move a
+    warm-started fit, so the weights that led to the model are those of the first run.
     """
     return min(runs, key=lambda run: run.error)
 
 
 def clearly_better(run: FoldFits, other: FoldFits) -> bool:
-    """Whether the error is lower by more than one standard error of the difference, and by more than MIN_GAIN."""
+    """Return whether the error of `run` is lower by more than a standard error of the difference, and than MIN_GAIN."""
     gain, weight = other.losses - run.losses, run.sample_weight
     mean = np.average(gain, weights=weight)
     standard_error = math.sqrt(float(weight @ (gain - mean) ** 2)) / weight.sum()

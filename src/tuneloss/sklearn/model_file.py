@@ -55,7 +55,16 @@ class SavedModel:
     about: dict[str, Any]
 
     def probabilities(self, x: Array) -> Array:
-        """Compute the probabilities (N, C) of inputs (N, D).
+        """Compute the probability of each class.
+
+        Parameters
+        ----------
+        x : (N, D) array
+            The inputs, not standardised.
+
+        Returns
+        -------
+        (N, C) array
 
         Raises
         ------
@@ -72,7 +81,18 @@ class SavedModel:
         return np.asarray(probabilities)
 
     def save(self, path: Path) -> Path:
-        """Write the file; return its path."""
+        """Write the model to a file.
+
+        Parameters
+        ----------
+        path : Path
+            The file. An old one is replaced.
+
+        Returns
+        -------
+        Path
+            The path of the file.
+        """
         with replacing(path) as draft, draft.open("wb") as file:
             np.savez(
                 file,
@@ -93,6 +113,11 @@ def load_model(path: Path) -> SavedModel:
 
     A file from elsewhere can do no harm: nothing in it is run, and reading it takes no more memory than a few times its
     size, or than MIN_EXPANDED if it is compressed.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
 
     Raises
     ------
@@ -124,7 +149,7 @@ def _check_version(path: Path, version: NDArray[Any]) -> None:
 
 
 def _model(arrays: Mapping[str, NDArray[Any]]) -> SavedModel:
-    """The model, or ValueError where its arrays do not fit together."""
+    """Return the model; raise ValueError if its arrays do not fit together."""
     names, classes, about = arrays["names"], arrays["classes"], arrays["about"]
     numbers = [arrays[name] for name in ("mean", "scale", "coef", "intercept")]
     _check_shapes(names, numbers, classes, about)

@@ -9,7 +9,8 @@ only, keeps w if no change of mu lowers ``|J mu - g|^2`` in the metric: if J' H^
 And -J' H^-1 g is the derivative of the validation error with respect to the weights. So LearnLoss stops exactly where
 no small change of the weights lowers the error. With the plain inner product it would stop elsewhere.
 
-One fit shows the direction to go. How far is seen from several, because J w = 0 leaves the size of a step open.
+One fit shows in which direction to change the weights. Several fits show how far, because J w = 0 leaves the size of a
+step open.
 
 With L1, params that are 0 stay 0 under small changes of the weights. They are left out.
 """
@@ -98,7 +99,7 @@ def inverse_products(hessian: Hessian, columns: Array, diagonal: Array, steps: i
 
 
 def _krylov_space(hessian: Hessian, m: Array, root: Array, steps: int) -> tuple[Array, Array]:
-    """An orthonormal basis of the Krylov space of the columns of m, and the image of each of its vectors under H."""
+    """Return an orthonormal basis of the Krylov space of the columns of m, and the images of its vectors under H."""
     basis, images = [np.linalg.qr(m)[0]], list[Array]()
     while True:
         last = basis[-1]

@@ -1,9 +1,10 @@
 """Weights, and a convex regularizer, learned while the model trains: one run of proximal gradient steps.
 
 After each epoch of steps the models of all folds are observed, and LearnLoss sets the weights of the next epoch. As in
-`tuneloss.torch.OnlineTuner`: gradients only, of the last epochs, each step damped. The last fit is the same run on all
-data, up to the best epoch: so much of what was validated is where the run stopped that a minimum of the best epoch's
-loss is another model.
+`tuneloss.torch.OnlineTuner`, it uses only the gradients at the last epochs, and each step is damped.
+
+The last fit repeats the run on all data, up to the best epoch. It does not minimise the loss of the best epoch, because
+that minimum is another model: the validated model depends on where the run stopped.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from tuneloss.sklearn.softmax import (
 from tuneloss.tuning import OnlineLearner, OnlinePolicy
 from tuneloss.types import Array
 
-KNOTS, EPOCHS, STEPS = 20, 40, 20
-PATIENCE = 8  # epochs without a better one, after which the run ends
+KNOTS, EPOCHS, STEPS = 20, 40, 20  # knots of the regularizer, largest number of epochs, gradient steps per epoch
+PATIENCE = 8  # the run ends after this many epochs without an improvement
 POLICY = OnlinePolicy(start="now")
-SMOOTH = NAMES[1:]  # the terms beside the hinges: all but L1, which is the hinges at 0
+SMOOTH = NAMES[1:]  # all terms except L1, which is a pair of hinges at 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +53,10 @@ class Loss:
 
 
 def proximal_steps(data: Data, loss: Loss, start: Array, n: int, bound: float = 1.0) -> tuple[Array, float]:
-    """Params after n accelerated proximal gradient steps (Beck and Teboulle 2009), restarted where they overshoot.
+    """Take n accelerated proximal gradient steps (Beck and Teboulle 2009), restarted where they overshoot.
 
-    In the metric of `conditioner`, in which `bound` is a bound on the curvature: doubled wherever it proves too small,
-    and returned for the next call.
+    Steps are in the metric of `conditioner`. There, `bound` is a bound on the curvature, which is doubled wherever it
+    proves too small. Returns the params, and the bound for the next call.
     """
     metric, targets = conditioner(data, loss.weights), mixed_targets(data, loss.weights)
     free = np.ones_like(metric)
@@ -82,11 +83,11 @@ def proximal_steps(data: Data, loss: Loss, start: Array, n: int, bound: float = 
 def online_search(
     folds: Sequence[Fold], options: SearchOptions, parallel: ParallelMap
 ) -> tuple[list[FoldFits], list[Loss]]:
-    """A run for each epoch, and the loss that it was trained with; the first has L2 alone."""
+    """Return one run per epoch, and the loss that each was trained with. The first has L2 alone."""
     starts = [fold.data.zeros() for fold in folds]
     first = fit_folds(folds, only_l2(first_l2(folds[0].data)), starts, options=options, parallel=parallel)
     folds = add_dropout(folds, first)
-    knots = inner_quantiles(np.concatenate([one.params[:, :-1].ravel() for one in first.fits]), KNOTS)
+    knots = inner_quantiles(np.concatenate([fitted.params[:, :-1].ravel() for fitted in first.fits]), KNOTS)
     loss = Loss(first.weights, PiecewiseLinear.from_weights(knots, np.zeros(2 * len(knots))))
     box = _box(options.terms, len(knots), MIN_L2 * first.weights["l2"])
     runs, losses = [first], [loss]
@@ -97,14 +98,14 @@ def online_search(
         step = learner.step(_total_observation(folds, runs[-1], knots), weights)
         if step.learned is None or not step.learned.scale > 0:
             break
-        weights = step.weights if losses[1:] else step.learned.weights  # L2 alone was no learned loss: no average
+        weights = step.weights if losses[1:] else step.learned.weights  # L2 alone is not averaged
         loss = _loss(weights, knots)
 
         def train(fold: Fold, start: Array, bound: float, loss: Loss = loss) -> tuple[Fitted, float]:
             params, bound = proximal_steps(fold.data, loss, start, STEPS, bound)
             return Fitted(loss.weights, params, STEPS, converged=True), bound
 
-        starts = [one.params for one in runs[-1].fits]
+        starts = runs[-1].params
         fits, bounds = zip(*parallel(train, list(zip(folds, starts, bounds, strict=True))), strict=True)
         runs.append(FoldFits.of(folds, loss.weights, fits))
         losses.append(loss)
@@ -114,7 +115,7 @@ def online_search(
 
 
 def repeated(data: Data, losses: Sequence[Loss], start: Array, options: SearchOptions) -> Fitted:
-    """The same run on other data: a fit with the first loss, then an epoch with each of the others."""
+    """Repeat a run on other data: a fit with the first loss, then one epoch with each of the others."""
     first = fit(data, losses[0].weights, start, tol=options.tol, max_iter=options.max_iter)
     data, params, bound = data.with_dropout(first.params), first.params, 1.0
     for loss in losses[1:]:
@@ -128,8 +129,8 @@ def _box(chosen: Sequence[str], p: int, least: float) -> Box:
     hinges = (0.0, math.inf) if "l1" in chosen else 0.0
     ranges = dict.fromkeys(hinge_names(p), hinges)
     smooth = {"l2": (least, math.inf), "uniform": (0.0, 1.0), "dropout": (0.0, math.inf)}
-    held = {name: bounds if name in chosen else bounds[0] for name, bounds in smooth.items()}
-    return Box.from_dict({**ranges, **held, "logloss": 1.0})
+    smooth_ranges = {name: bounds if name in chosen else bounds[0] for name, bounds in smooth.items()}
+    return Box.from_dict({**ranges, **smooth_ranges, "logloss": 1.0})
 
 
 def _loss(weights: Array, knots: Array) -> Loss:

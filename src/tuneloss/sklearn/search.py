@@ -36,11 +36,11 @@ from tuneloss.types import Array
 
 # The contract of the search. The values were set by trial; `benchmarks/tuned_logistic.py` measures their result.
 PATH_FACTOR = 6.0  # ratio of neighbouring L2 weights on the path
-MIN_PATH, MAX_PATH = 3, 15  # fits on the path; its end is told from the last 3
-START_CURVATURE = 1 / 8  # of L2 at the start of the path, relative to that of the log loss for the median input
-FLAT_TOLERANCE = 1e-3  # relative: an error this close to that of constant predictions is still one of them
+MIN_PATH, MAX_PATH = 3, 15  # smallest and largest number of fits on the path
+START_CURVATURE = 1 / 8  # curvature of L2 at the start of the path, relative to that of log loss for the median input
+FLAT_TOLERANCE = 1e-3  # relative: an error this close to that of constant predictions counts as equal to it
 PATH_STALL = 1e-4  # relative: the path ends if the error of the next model is not lower by this
-LEARNED_FROM = 9  # the last models that LearnLoss learns from
+LEARNED_FROM = 9  # the number of last models that LearnLoss learns from
 MIN_L2 = 1e-3  # lower bound of the learned L2 weight, relative to the best one of the path
 MAX_TERM = 4.0  # upper bound of each learned term, relative to what L2 contributes to the loss of the path's best model
 TINY = 1e-300  # stands for 0 where a number is divided by, or where a logarithm is taken
@@ -48,7 +48,7 @@ TINY = 1e-300  # stands for 0 where a number is divided by, or where a logarithm
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
-    """What a search found.
+    """The result of a search.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class SearchResult:
     box : Box
         The weights that LearnLoss could choose from.
     learned : LearnedLoss, optional
-        Its last answer, in sums over examples. None if it was not asked, or found no solution.
+        The last answer of LearnLoss, in sums over examples. None if nothing was learned.
     """
 
     runs: list[FoldFits]
@@ -71,7 +71,7 @@ def only_l2(l2: float) -> Weights:
 
 
 def is_l2_only(weights: Weights) -> bool:
-    """Whether L2 is the only regularizer that has a weight."""
+    """Return whether L2 is the only regularizer that has a weight."""
     return weights == only_l2(weights["l2"])
 
 
@@ -178,7 +178,7 @@ def vertex(errors: Sequence[float]) -> float:
 def fit_learned(
     folds: Sequence[Fold], path: Sequence[FoldFits], options: SearchOptions, parallel: ParallelMap
 ) -> SearchResult:
-    """Fit learned weights until a run is not clearly better than the best before; its runs are without the path."""
+    """Fit learned weights until a run is not clearly better than the best before; the result is without the path."""
     best = best_of(path)
     box = make_box(options.terms, best.weights["l2"], np.sum([o.features for o in best.observations], axis=0))
     recent, runs, tried = list(path[-MIN_PATH:]), list[FoldFits](), list[Array]()
@@ -192,7 +192,7 @@ def fit_learned(
                 break
             run = fit_folds(folds, learned.as_dict(), best.params, options=options, parallel=parallel)
         except (SolverError, RunFailed):
-            break  # the runs so far stand
+            break  # the runs so far are kept
         goes_on = clearly_better(run, best) and len(path) + len(runs) + 1 < options.max_runs
         run = observe_gradients(folds, run, parallel) if goes_on else observe_values(folds, run)
         tried.append(learned.weights)

@@ -1,8 +1,10 @@
-"""Choose the examples that validate. Splits depend on inputs, so a weight of 2 is the same as an example twice.
+"""Which examples train and which validate.
+
+Splits depend on inputs only, so a weight of 2 has the same effect as an example that appears twice.
 
 Examples with equal inputs fall on the same side, whatever their order, so that none is used both to train and to
-validate. The exception are inputs that many examples share, as in tables with few different rows. They are spread over
-all folds: each of their examples then counts in every fold, with a part of its weight.
+validate. There is one exception: inputs that many examples share, as in tables with few different rows, are spread over
+all folds. Each of these examples then counts in every fold, with a part of its weight.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from tuneloss.types import Array
 DEFAULT_FOLDS = 5  # so that a fifth of the examples validates in each fold
 MIN_ONE_FOLD = 500  # validation examples with which one fold can be enough; with fewer, all folds are used
 MIN_PER_CLASS = 20  # validation examples per class, over the folds that are used
-SPREAD_SHARE = 0.5  # of the smallest fold's weight: equal inputs with more of it are spread over all folds
+SPREAD_SHARE = 0.5  # of the smallest fold's weight: equal inputs of more weight than this are spread over all folds
 
 Split = tuple[Array, Array]  # sample weights (N,) of training and of validation
 
@@ -62,7 +64,7 @@ def make_splits(
 
 
 def _default_splits(x: Inputs, codes: Labels, weight: Array, seed: int) -> list[Split]:
-    """One fold if it has enough examples, more folds if there are many classes, and all folds of few examples."""
+    """Return one split if it has enough validation examples, and more or all of DEFAULT_FOLDS folds otherwise."""
     fold_weight = weight.sum() / DEFAULT_FOLDS
     n_classes = int(codes.max()) + 1
     n_used = math.ceil(MIN_PER_CLASS * n_classes / fold_weight) if fold_weight >= MIN_ONE_FOLD else DEFAULT_FOLDS
@@ -72,7 +74,7 @@ def _default_splits(x: Inputs, codes: Labels, weight: Array, seed: int) -> list[
 
 
 def _foreign_splits(examples: Examples, y: Any, cv: Any) -> list[Split]:
-    """The splits of a scikit-learn splitter, or of a list of indices."""
+    """Return the splits of a scikit-learn splitter, or of a list of indices."""
     n, splits = len(np.asarray(y)), []
     for parts in check_cv(cv, y, classifier=True).split(np.zeros((n, 1)), y):
         train, held = (np.bincount(np.arange(n)[part], minlength=n)[examples.kept] for part in parts)
@@ -148,7 +150,7 @@ def fold_parts(x: Inputs, y: Labels, sample_weight: Array, shares: Array, seed: 
 
 
 def _main_labels(group: NDArray[np.intp], y: Labels, sample_weight: Array) -> NDArray[np.intp]:
-    """For each group the label with most weight; the lowest of equal ones."""
+    """Return for each group the label of largest weight; the lowest of equal ones."""
     n = int(y.max()) + 1
     pairs, index = np.unique(group * n + y, return_inverse=True)
     weight = np.bincount(index, weights=sample_weight)
@@ -158,7 +160,7 @@ def _main_labels(group: NDArray[np.intp], y: Labels, sample_weight: Array) -> ND
 
 
 def _keys(x: Inputs, n: int, seed: int) -> NDArray[np.uint64]:
-    """One number per example that depends on inputs and seed only; the same for dense and sparse inputs."""
+    """Return one number per example that depends on inputs and seed only; the same for dense and sparse inputs."""
     key = int(seed).to_bytes(8, "little")
     keys = np.empty(n, dtype=np.uint64)
     row_of = _sparse_row if sparse.issparse(x) else _dense_row
@@ -170,7 +172,7 @@ def _keys(x: Inputs, n: int, seed: int) -> NDArray[np.uint64]:
 
 
 def _dense_row(x: Inputs, i: int) -> tuple[NDArray[Any], Array]:
-    """Columns and values of the inputs that are not 0."""
+    """Return the columns and the values of the inputs that are not 0."""
     columns = np.flatnonzero(x[i])
     return columns, x[i][columns]
 

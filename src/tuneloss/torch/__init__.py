@@ -1,14 +1,13 @@
 """Loss weights inside one training run of PyTorch.
 
 The names in `__all__` are public, and so are those that `tuneloss.torch.terms` and `tuneloss.torch.observing` export.
-All else is private. Start with `LinearLoss` and `OnlineTuner.step`; imports go from the bottom of this list to its top.
+All else is private. Start with `LinearLoss` and `OnlineTuner.step`. A file imports only from those listed below it.
 
-online.py       OnlineTuner: learns the weights while a model trains; a door to `tuneloss.tuning`
-run_journal.py  an online run as a journal
-observing/      observe: a model becomes an observation
-terms/          LinearLoss and its terms: data terms, penalties, the learned penalty
-shards.py       parameters that FSDP2 shards
-wrappers.py     what wraps a model
+online.py    OnlineTuner: learns the weights while a model trains, by a policy of `tuneloss.tuning`
+observing/   observe: a model becomes an observation
+terms/       LinearLoss and its terms: data terms, penalties, the learned penalty
+shards.py    parameters that FSDP2 shards
+wrappers.py  what wraps a model
 """
 
 from tuneloss.torch.observing.observe import observe

@@ -43,15 +43,15 @@ class OnlineTuner:
     Parameters
     ----------
     model : torch.nn.Module
-        The model that is trained; under DDP or FSDP2 the wrapped one.
+        The model that is trained. Under DDP or FSDP2, pass the wrapped one.
     loss : LinearLoss
         The training loss, whose weights are tuned.
     error : callable
         The validation error to be minimised: ``(model, batch) -> mean over the batch``.
     train, validation : iterable
-        Loaders, or anything else that gives batches again and again.
+        Loaders, or anything else that yields batches each time it is iterated over.
     metric : callable, optional
-        Decides which model is better, if not the error; called like `error`.
+        The number that decides which model is better, if not the error; called like `error`.
     every : int, default 1
         Observe at every `every`-th call of `step` only, so that `step` can be called after each optimizer step.
     policy : OnlinePolicy, optional
@@ -60,11 +60,11 @@ class OnlineTuner:
         What to look at: see `tuneloss.torch.observing.ObserveOptions`. The n-th call of `step` uses the seed
         ``observe.seed + n``, so that batches, masks and transforms differ from step to step.
     optimizer : torch.optim.Optimizer, optional
-        If given, a warning says whether its weight decay acts beside an L2 term.
+        If given, warn if it has a weight decay in addition to an L2 term.
     keep_best : bool, default True
-        Keep a copy of the best model for `restore_best`.
+        Whether to keep a copy of the best model for `restore_best`.
     patience : int, default 10
-        A warning says that tuning may hurt after this many steps in a row with an error 5% above the best.
+        Warn that tuning may hurt after this many steps in a row with an error more than 5% above the best.
 
     Examples
     --------
@@ -177,9 +177,19 @@ class OnlineTuner:
         return best
 
     def write_journal(self, path: str | os.PathLike[str]) -> Path:
-        """Write all steps to a new file, of which `tuneloss report` makes a page.
+        """Write all steps to a journal, which `tuneloss report` turns into a page.
 
-        Each step is a run. The last ones have their gram, as far as the policy still needs it.
+        Each step is a run. Only the last observations, which the policy still needs, have their gram.
+
+        Parameters
+        ----------
+        path : path
+            The file to write. It must not exist.
+
+        Returns
+        -------
+        Path
+            The path of the file.
         """
         if Path(path).exists():
             raise JournalError(f"The journal of an online run must be a new file; found {path}. Name another one.")
@@ -198,7 +208,7 @@ class OnlineTuner:
         return Path(path)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that is needed to go on, with the loss's state and the best model.
+        """Return the state of the tuner, including the state of the loss and the best model.
 
         It can be loaded by ``torch.load(weights_only=True)``.
         """
@@ -214,7 +224,13 @@ class OnlineTuner:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state; the loss is set as well."""
+        """Continue from a state; the state of the loss is loaded as well.
+
+        Parameters
+        ----------
+        state : mapping
+            The output of `state_dict`.
+        """
         with reading("An online tuner's state"):
             if state["version"] != VERSION:
                 raise InvalidInput(f"An online tuner's state must have version {VERSION}; found {state['version']!r}.")
@@ -268,7 +284,7 @@ class OnlineTuner:
 
 
 def _check_type(value: Any, kind: type, what: str) -> Any:
-    """Return the value, or the default of its kind for None; raise if it is something else."""
+    """Return the value, or a default object for None; raise if it is not of this kind."""
     if value is not None and not isinstance(value, kind):
         raise InvalidInput(
             f"`{what}` must be an {kind.__name__}; found a {type(value).__name__}. Give e.g. {what}={kind.__name__}()."

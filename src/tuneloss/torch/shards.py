@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 
 def is_shard(tensor: Tensor) -> bool:
-    """Whether a tensor is one process's view of a sharded one (a DTensor)."""
+    """Return whether a tensor is one process's view of a sharded one (a DTensor)."""
     module = sys.modules.get("torch.distributed.tensor")  # if it is not imported, there is no DTensor
     return module is not None and isinstance(tensor, module.DTensor)
 
 
 def is_sharded(model: nn.Module) -> bool:
-    """Whether FSDP2 shards a model: some module is `fully_shard`-ed, or some parameter is a DTensor."""
+    """Return whether FSDP2 shards a model: some module is `fully_shard`-ed, or some parameter is a DTensor."""
     return any(True for _ in fsdp_modules(model)) or any(is_shard(p) for p in model.parameters())
 
 
@@ -41,16 +41,16 @@ def gathered(p: Tensor) -> Tensor:
 def reshard(model: nn.Module) -> None:
     """Free the parameters that FSDP2 has gathered, so that `model.parameters()` are the shards.
 
-    FSDP2 keeps its root gathered after a forward, until a backward. Meanwhile `parameters()` are plain tensors; and if
-    an optimizer steps, the next forward reads old values. So call this before reading parameters, and after the last
-    forward.
+    FSDP2 keeps its root gathered from a forward to the next backward. Meanwhile, `parameters()` are plain tensors. If
+    an optimizer steps then, the next forward reads old values. So call this before reading parameters and after the
+    last forward.
     """
     for module in fsdp_modules(model):
         module.reshard()
 
 
 def fsdp_modules(model: nn.Module) -> Iterator[Any]:
-    """Give each module that `fully_shard` was called on."""
+    """Yield each module that `fully_shard` was called on."""
     module = sys.modules.get("torch.distributed.fsdp")  # if it is not imported, there is none
     if module is not None:
         yield from (m for m in model.modules() if isinstance(m, module.FSDPModule))

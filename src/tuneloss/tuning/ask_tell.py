@@ -1,4 +1,4 @@
-"""LossTuner: TuneLoss between runs (ask for weights, train with them, tell what came out)."""
+"""LossTuner: TuneLoss between runs (ask for weights, train with them, tell the result)."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class LossTuner:
     `ask` first proposes the points of `start`. Before the first observation it proposes the center of the box, then
     random points. After that it proposes what `learn_loss` returns for all observations so far.
 
-    If that repeats a point that was tried, or comes near one that failed, `fallback` takes over. Points that were asked
-    for and not told yet count as tried. While there are such points, the next proposal is learned with random sample
-    weights, one standard exponential number per observation (the Bayesian bootstrap). So `ask(n)` gives n different
-    points, spread as far as the observations disagree.
+    If the proposal repeats a point that was tried, or is near one that failed, `fallback` takes over. Points that were
+    asked for and not told yet count as tried. While there are such points, the next proposal is learned with random
+    sample weights, one standard exponential number per observation (the Bayesian bootstrap). So `ask(n)` returns n
+    different points, spread as far as the observations disagree.
 
-    All random numbers come from `seed` and the number of points told and asked. So a resumed tuner goes on as it would
-    have. Threads may share one tuner.
+    All random numbers depend only on `seed` and the numbers of points told and asked. So a resumed tuner continues as
+    if it had never stopped. Threads may share one tuner.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class LossTuner:
         the other form proposes every third run.
     epsilon : {"balanced", "paper"} or float, default "balanced"
         How much gradients count, as for `learn_loss`.
-    start : mapping or sequence of weights
+    start : mapping or sequence of weights, default ()
         The weights to try first: one point by name, or a list of points.
     fallback : {"nearby", "random", "repeat"}, default "nearby"
         "nearby" moves the point by about a tenth of each range. "random" draws from the whole box, log-uniformly where
@@ -132,21 +132,32 @@ class LossTuner:
     @overload
     def ask(self, n: int) -> list[dict[str, float]]: ...
     def ask(self, n: int | None = None) -> dict[str, float] | list[dict[str, float]]:
-        """Return the weights to train with next, by name; ``ask(n)`` returns n different ones for n workers."""
+        """Return the weights to train with next.
+
+        Parameters
+        ----------
+        n : int, optional
+            The number of points to return, for n workers.
+
+        Returns
+        -------
+        dict of str to float, or list of such dicts if `n` is given
+            The weights by name. The n points are different.
+        """
         if n is None:
             return self.box.as_dict(self.propose().point)
         with self._lock:
             return [self.box.as_dict(self.propose().point) for _ in range(as_integer(n, "n", 1))]
 
     def propose(self) -> Proposal:
-        """Do what `ask` does, and return which form of the cost proposed the weights. For doors to other libraries."""
+        """Do what `ask` does, and also return the form of the cost that proposed the weights, for `integrations`."""
         with self._synchronized() as ledger:
             proposal = self._proposer.propose(ledger, self._pending)
             self._pending.append(proposal)
             return proposal
 
     def reserve(self, weights: Weights, *, form: Objective | None = None) -> None:
-        """Count weights as asked for, such as those that another process trains with.
+        """Count weights as asked for, for example because another process trains with them.
 
         Parameters
         ----------
@@ -159,7 +170,13 @@ class LossTuner:
             self._pending.append(Proposal(self.box.as_array(weights), as_form(form)))
 
     def release(self, weights: Weights) -> None:
-        """Undo `reserve`: the weights may be proposed again."""
+        """Undo `reserve` or `ask`: the weights may be proposed again.
+
+        Parameters
+        ----------
+        weights : mapping or (k,) array
+            The weights.
+        """
         with self._lock:
             self._take_pending(self.box.as_array(weights))
 
@@ -171,7 +188,7 @@ class LossTuner:
         failed: str | None = None,
         info: Mapping[str, float] | None = None,
     ) -> None:
-        """Record what came of training with these weights: an observation, or why the run failed.
+        """Record the result of training with these weights: an observation, or why the run failed.
 
         Several observations of one run, such as its checkpoints, are told one by one with the same weights.
 
@@ -184,7 +201,7 @@ class LossTuner:
         failed : str, optional
             Why the run failed.
         info : mapping of str to float, optional
-            Other numbers of the model, e.g. ``{"test error": 0.1}``, that a report shows.
+            Other numbers of the model, e.g. ``{"test error": 0.1}``. A report shows them; learning ignores them.
         """
         check_told(observation, failed)
         numbers = as_info(info)
@@ -215,7 +232,7 @@ class LossTuner:
         train : callable
             Takes weights by name and returns an `Observation`, or a list of them (checkpoints, the final model last).
             If it raises `RunFailed`, or `NotFinite` as an `Observation` of NaN does, the run is recorded as failed and
-            the next one begins. Any other exception ends the loop; calling `run` again goes on. `train` may keep its
+            the next one begins. Any other exception ends the loop; call `run` again to continue. `train` may keep its
             last model for a warm start.
         n_runs : int, default 10
             The number of runs in all, those told before included.
@@ -278,7 +295,13 @@ class LossTuner:
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> LossTuner:
-        """Make a tuner from the output of `state_dict`."""
+        """Build a tuner from the output of `state_dict`.
+
+        Parameters
+        ----------
+        state : mapping
+            The state.
+        """
         with reading("A tuner's state"):
             if state["version"] != STATE_VERSION:
                 raise InvalidInput(f"A tuner's state must have version {STATE_VERSION}; found {state['version']!r}.")
@@ -304,7 +327,7 @@ class LossTuner:
 
     @contextmanager
     def _synchronized(self) -> Iterator[Ledger]:
-        """Hold the lock; what an interrupt may have cut short is finished first."""
+        """Hold the lock and yield the ledger, after finishing what an interrupt may have cut short."""
         with self._lock:
             if self._journal is not None and len(self._journal.records) != len(self._ledger.runs):
                 self._read_journal(self._journal)
@@ -321,7 +344,7 @@ class LossTuner:
             raise JournalError(f"The records of the journal {journal.path} must be of its box: {reason}") from None
 
     def _check(self, observations: Sequence[Observation]) -> None:
-        """Raise unless the next `ask` can learn from these observations beside those told before."""
+        """Raise unless the next `ask` can learn from these observations and those told before."""
         if not observations:
             return
         earlier = self._ledger.observations[:1]

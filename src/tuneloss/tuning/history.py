@@ -21,17 +21,17 @@ class StepRecord:
     Parameters
     ----------
     step : int
-        The number of the call of `OnlineTuner.step`, from 1.
+        Which call of `OnlineTuner.step` this was, from 1.
     error, metric, features : float, float or None, dict
         The model at this step, as observed.
     weights : dict
-        The weights that it was trained with up to here.
+        The weights that the model was trained with up to this step.
     learned : dict or None
-        The weights learned here; None if nothing was learned.
+        The weights learned at this step; None if nothing was learned.
     scale, cost, argmin : float, float, int; or None
-        Of the learned loss, see `LearnedLoss`. `argmin` counts the steps that observed, from 0.
+        Fields of the learned loss, as in `LearnedLoss`. `argmin` counts the steps that observed, from 0.
     note : str
-        Whatever else than a plain solve was needed, in words.
+        What was needed beyond a plain solve, in words.
     seconds : float
         How long the step took.
     """
@@ -58,7 +58,7 @@ class StepRecord:
         note: str,
         seconds: float,
     ) -> StepRecord:
-        """Make the record of an observation and of what was learned from it."""
+        """Build the record of an observation and of what was learned from it."""
         return cls(
             step=step,
             error=observation.error,
@@ -99,6 +99,8 @@ class History(Sequence[StepRecord]):
     ----------
     names : sequence of str
         The names of the k weights.
+    records : sequence of StepRecord, default ()
+        The records to begin with.
     """
 
     def __init__(self, names: Sequence[str], records: Sequence[StepRecord] = ()) -> None:
@@ -115,6 +117,7 @@ class History(Sequence[StepRecord]):
         row = array("d", (_as_number(getattr(record, field)) for field in SINGLE_NUMBERS))
         for numbers in (record.features, record.weights, record.learned or {}):
             row.extend(numbers.get(name, math.nan) for name in self._names)
+        del self._numbers[len(self._notes) * self._width :]  # of a record that an interrupt cut short
         self._numbers.extend(row)
         self._notes.append(self._distinct_notes.setdefault(record.note, record.note))
 

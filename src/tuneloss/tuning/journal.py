@@ -7,8 +7,9 @@ A record is first written to a side file, with the length and checksum of the jo
 appended to the journal, and the side file is removed. If a kill cuts the append short, opening the journal finishes it
 from the side file. A side file that belongs to another journal is ignored.
 
-If the last line is cut and there is no side file, something else cut it, such as a copy. It holds nothing that was
-told. Its bytes are saved beside the journal, with a warning, and the journal goes on. An edited line is refused.
+If the last line is cut and there is no side file, something else cut it, such as copying an unfinished file. No record
+that was told is lost. The bytes of that line are saved beside the journal, with a warning, and the journal continues.
+An edited line is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tuneloss.files import create, write_all
 
 try:
     import fcntl
-except ImportError:  # Windows has no such lock; a second writer is still noticed by what it wrote
+except ImportError:  # Windows has no such lock; a second writer is still noticed, because the content changes
     fcntl = None  # type: ignore[assignment]
 
 VERSION = 2
@@ -66,7 +67,7 @@ class Journal:
     path : path
         The file; it is created if it does not exist.
     header : dict
-        What the first line holds. An existing journal must have the same values.
+        The content of the first line. An existing journal must have the same values.
 
     Attributes
     ----------
@@ -155,15 +156,15 @@ class Journal:
         self._stamp = _stamp(file)
 
     def _check_header(self, header: Body, first: Body) -> None:
-        found = {name: first.get(name) for name in header}
-        if found != header:
+        values = {name: first.get(name) for name in header}
+        if values != header:
             raise JournalError(
-                f"The journal {self.path} must be of the same box; found {found}, not {header}. Use the box it was "
+                f"The journal {self.path} must be of the same box; found {values}, not {header}. Use the box it was "
                 "begun with, or another file."
             )
 
     def _repaired(self, file: BinaryIO) -> bytes:
-        """Return the text of the file, after finishing what a kill cut short or putting half a line aside."""
+        """Return the text of the file, after finishing a line that a kill cut, or moving half a line elsewhere."""
         text = file.read()
         end = text.rfind(b"\n") + 1
         whole, torn = text[:end], text[end:]
@@ -215,7 +216,7 @@ def _stamp(file: BinaryIO) -> tuple[int, ...]:
 
 
 def journal_bytes(header: Body, records: Iterable[Body]) -> bytes:
-    """Return a whole journal as the bytes of its file, for runs that are all known."""
+    """Return a complete journal as the bytes of its file."""
     bodies = [{KEY: VERSION, **header}, *records]
     return b"".join(_line(number, body) for number, body in enumerate(bodies))
 
@@ -265,7 +266,7 @@ def _bodies(path: Path, lines: list[bytes]) -> list[Body]:
     try:
         bodies: list[Body] = json.loads(b"[" + b",".join(texts) + b"]")  # faster than one by one
         if len(bodies) != len(texts):
-            raise ValueError("it holds several")
+            raise ValueError("it holds several records")
     except (ValueError, RecursionError) as reason:
         raise _edited(path, next(i for i, text in enumerate(texts) if not _is_json(text)), str(reason)) from None
     for number, body in enumerate(bodies):

@@ -14,13 +14,13 @@ from tuneloss.types import Array
 
 
 class Ledger:
-    """Runs that are only added to, with an index that does not depend on the portions in which they came.
+    """An append-only list of runs with an index. The index is the same whether runs are added singly or together.
 
     Parameters
     ----------
     box : Box
         The weights that are allowed.
-    runs : sequence of Run
+    runs : sequence of Run, default ()
         The runs to begin with.
 
     Attributes
@@ -50,7 +50,7 @@ class Ledger:
         self.best: Run | None = None
         self.best_learned: Run | None = None
         self.n_runs = 0
-        self._n_indexed = 0  # how many of `runs` are in the index; -1 while it is changing
+        self._n_indexed = 0  # the number of `runs` in the index; -1 while it changes
 
     def extend(self, runs: Sequence[Run]) -> None:
         """Add runs; raise, and add none of them, if the weights of one are not in the box."""
@@ -65,7 +65,7 @@ class Ledger:
             self._index(None)
 
     def _index(self, points: Array | None) -> None:
-        """Index the runs that are not indexed yet, whose weights are `points`; None indexes all runs anew."""
+        """Index the runs that are not indexed yet, whose weights are `points`. With None, index all runs again."""
         if points is None:
             self._clear_index()
             points = self._box.as_arrays([run.weights for run in self.runs if run.weights is not None])
@@ -97,7 +97,7 @@ class Ledger:
 
 
 class Points:
-    """Points (n, k) that are only added to, in one array with room for more."""
+    """An append-only list of points (n, k), kept in one array with room for more."""
 
     def __init__(self, k: int) -> None:
         self._room, self._n = np.zeros((16, k)), 0

@@ -1,7 +1,7 @@
 """TuneLoss inside one run: from the observations of checkpoints to the next weights.
 
-The policy says how to learn from checkpoints; the learner holds what it needs of them. Neither knows which framework
-trains the model.
+The policy says how to learn from checkpoints. The learner keeps the observations that still matter. Neither knows which
+framework trains the model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tuneloss.core.box import Box
-from tuneloss.core.checks import as_integer
+from tuneloss.core.checks import as_integer, as_number
 from tuneloss.core.cost import check_epsilon
 from tuneloss.core.learn import LearnedLoss, Learner, check_objective
 from tuneloss.core.observation import Observation
@@ -28,7 +28,7 @@ NEGLIGIBLE = 1e-3  # sample weight: `decay` drops an observation that would coun
 class OnlinePolicy:
     """How an online run learns from its checkpoints.
 
-    By default only gradients count, of the last 10 checkpoints, and every step moves 30% of the way.
+    By default, only the gradients at the last 10 checkpoints count, and each step keeps 70% of the old loss.
 
     Parameters
     ----------
@@ -44,13 +44,13 @@ class OnlinePolicy:
     window : int or None, default 10
         How many of the last checkpoints count in the cost; None for all of them.
     decay : float or None, default None
-        The sample weight of a checkpoint relative to the next one, e.g. 0.9; None counts all of them equally.
+        The sample weight of a checkpoint relative to the one after it, e.g. 0.9. With None, all count equally.
     constraints : {"none", "window", "all"}, default "none"
-        The checkpoints for which the argmin constraints of LearnLoss hold.
+        The checkpoints to which the argmin constraints of LearnLoss apply.
     damping : float, default 0.7
-        The part of the old loss that is kept at each step. Losses are averaged as ``weights / scale``, in units of
-        error. So a step with a large scale, where no weights explain the error, changes little. 0 takes the learned
-        weights as they are.
+        The fraction of the old loss that each step keeps. Losses are averaged as ``weights / scale``, in units of
+        error. So a step with a large scale, where no weights explain the error, changes little. With 0, the learned
+        weights are used as they are.
 
     Examples
     --------
@@ -76,9 +76,10 @@ class OnlinePolicy:
     def long_run(cls) -> OnlinePolicy:
         """Return a policy for hundreds of epochs.
 
-        Gradients alone show what is best for the next steps; over 1000 epochs a learned regularizer is then too weak.
-        Here the values of the last 100 checkpoints count as well, and more: this epsilon is a ten-thousandth of the one
-        that balances them. It is the best of eight pairs of epsilon and window on one data set.
+        Gradients alone show what is best for the next steps. Over 1000 epochs, a regularizer learned from them is too
+        weak. With this policy, values count more than gradients: epsilon is a ten-thousandth of the number that
+        balances the two. The window is 100 checkpoints. This was the best of eight pairs of epsilon and window on one
+        data set.
         """
         return cls(epsilon=2e-4, window=100)
 
@@ -89,16 +90,16 @@ class OnlinePolicy:
             raise InvalidInput(f'`start` must be "now" or "rise"; found {self.start!r}.')
         if self.window is not None:
             as_integer(self.window, "window", 1)
-        if self.decay is not None and not 0 < self.decay <= 1:
+        if self.decay is not None and not 0 < as_number(self.decay, "decay") <= 1:
             raise InvalidInput(f"`decay` must be above 0 and at most 1; found {self.decay}. Give e.g. 0.9.")
         if self.constraints not in ("all", "window", "none"):
             raise InvalidInput(f'`constraints` must be "all", "window" or "none"; found {self.constraints!r}.')
-        if not 0 <= self.damping < 1:
+        if not 0 <= as_number(self.damping, "damping") < 1:
             raise InvalidInput(f"`damping` must be at least 0 and below 1; found {self.damping}. Give e.g. 0.7.")
 
     @property
     def span(self) -> int | None:
-        """How many of the last checkpoints count in the cost; None for all of them.
+        """The number of last checkpoints that count in the cost, by `window` and `decay`; None for all of them.
 
         >>> OnlinePolicy(window=None, decay=0.5).span
         10
@@ -109,8 +110,20 @@ class OnlinePolicy:
         return min(spans, default=None)
 
     def sample_weight(self, m: int) -> Array:
-        """Return how much each of m checkpoints counts in the cost, the newest last.
+        """Return how much each of m checkpoints counts in the cost.
 
+        Parameters
+        ----------
+        m : int
+            The number of checkpoints.
+
+        Returns
+        -------
+        (m,) array
+            The newest checkpoint is the last.
+
+        Examples
+        --------
         >>> OnlinePolicy(window=3, decay=0.5).sample_weight(4)
         array([0.  , 0.25, 0.5 , 1.  ])
         """
@@ -128,10 +141,11 @@ class OnlineStep:
     weights : (k,) array
         The weights to train with next.
     learned : LearnedLoss or None
-        The answer of LearnLoss; None if it was not asked or no solver succeeded. Its `argmin` counts steps from 0.
+        The answer of LearnLoss; None if nothing was learned, or if no solver succeeded. Its `argmin` counts steps
+        from 0.
     note : str
-        Whatever else than a plain solve was needed, in words.
-    solver_failed : bool
+        What was needed beyond a plain solve, in words.
+    solver_failed : bool, default False
         Whether no solver succeeded. The weights then stay as they are.
     """
 
@@ -163,7 +177,7 @@ class OnlineLearner:
     def __init__(self, box: Box, policy: OnlinePolicy) -> None:
         self.box, self.policy = box, policy
         self._learner = Learner(box)
-        self._observations: list[Observation] = []  # those that still count or constrain
+        self._observations: list[Observation] = []  # those that still count in the cost or in constraints
         self._n_steps = 0
         self._last_score = math.inf
         self._is_learning = policy.start == "now"
@@ -185,6 +199,11 @@ class OnlineLearner:
             The model as it is now.
         weights : (k,) array
             The weights that it was trained with.
+
+        Returns
+        -------
+        OnlineStep
+            The next weights, and how they were learned.
         """
         is_learning = self._is_learning or observation.score > self._last_score
         error_per_loss = self._error_per_loss
@@ -218,7 +237,10 @@ class OnlineLearner:
         return OnlineStep(weights, replace(learned, argmin=learned.argmin + first_step), learned.note)
 
     def _damp(self, learned: LearnedLoss, old: Array) -> tuple[Array, float]:
-        """Average old and learned weights, each counted by its 1 / scale; also return the new average of 1 / scale."""
+        """Average the old and the learned weights, each in proportion to its 1 / scale.
+
+        Returns the weights and the new average of 1 / scale.
+        """
         is_calibrated = learned.objective == "calibrated" and learned.scale > 0  # the paper's form has scales near 0
         unit = 1 / learned.scale if is_calibrated else self._error_per_loss or 1.0
         old_part = self.policy.damping * (self._error_per_loss or unit)
@@ -227,7 +249,7 @@ class OnlineLearner:
         return np.asarray((old_part * old + new_part * learned.weights) / total), total
 
     def _drop_old_observations(self) -> None:
-        """Drop the observation that the next one pushes out of the window; if all constrain, drop its gram only."""
+        """Drop the observation that the next one pushes out of the window, or only its gram if constraints need it."""
         span = self.policy.span
         if span is None or len(self._observations) < span:
             return
@@ -238,7 +260,7 @@ class OnlineLearner:
             del self._observations[: last + 1]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that is needed to go on, as JSON types."""
+        """Return the state of the learner as JSON types."""
         return {
             "tuning": self._is_learning,
             "unit": self._error_per_loss,
@@ -246,7 +268,17 @@ class OnlineLearner:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], n_steps: int, last_score: float) -> None:
-        """Go on from a state after `n_steps` steps, the last of which had the score `last_score`."""
+        """Continue from a state.
+
+        Parameters
+        ----------
+        state : mapping
+            The output of `state_dict`.
+        n_steps : int
+            The number of steps before.
+        last_score : float
+            The score of the last observation.
+        """
         observations = [Observation.from_dict(record) for record in state["observations"]]
         is_learning = bool(state["tuning"]) or self.policy.start == "now"  # the state may be of another policy
         error_per_loss = float(state["unit"])

@@ -1,4 +1,4 @@
-"""A progress bar on standard error: by rich if it is installed, else plain lines."""
+"""A progress bar on standard error: drawn by rich if it is installed, plain lines otherwise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress_bar(what: str, total: int, *, enabled: bool = True) -> Iterator[Callable[[int, str], None]]:
-    """Give a function ``advance(done, note)`` that shows how many of `total` are done."""
+    """Yield a function ``advance(done, note)`` that shows how many of `total` are done."""
     if not enabled:
         yield lambda done, note: None
         return

@@ -18,7 +18,7 @@ from tuneloss.tuning.sampling import center, distance, nearby, same_point, sampl
 from tuneloss.types import Array, Epsilon, Objective
 
 Fallback = Literal["nearby", "random", "repeat"]
-FAILED_RADIUS = 0.05  # part of a range: proposals nearer than this to a failed run are avoided
+FAILED_RADIUS = 0.05  # fraction of a range: proposals nearer than this to a failed run are avoided
 MAX_TRIES = 100  # candidates that the fallback draws before it gives up
 PERIOD = 3  # with both forms, the form that does not lead proposes once in this many runs
 
@@ -62,7 +62,7 @@ class Proposer:
         self._learner = Learner(box)
 
     def propose(self, ledger: Ledger, pending: Sequence[Proposal]) -> Proposal:
-        """Return the next proposal, given what was told and which proposals were not told yet."""
+        """Return the next proposal, given the runs that were told and the proposals that are pending."""
         tried = np.vstack([ledger.tried, *(proposal.point for proposal in pending)])
         for point in self.start:
             if not same_point(tried, point):
@@ -109,7 +109,7 @@ class Proposer:
     def _untried(
         self, point: Array, tried: Array, failed: Array, fallback: Fallback, rng: np.random.Generator
     ) -> Array:
-        """Return the point, or one by the fallback that was not tried and is not near a failed one."""
+        """Return the point, or one that the fallback draws, such that it was not tried and is not near a failed one."""
         candidate = point
         for _ in range(MAX_TRIES):
             if not same_point(tried, candidate) and distance(self.box, candidate, failed) > FAILED_RADIUS:

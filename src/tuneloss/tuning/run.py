@@ -16,16 +16,16 @@ from tuneloss.types import Objective
 
 @dataclass(frozen=True)
 class LastLearned:
-    """The last answer of LearnLoss to a search that set its own box.
+    """The last answer of LearnLoss in a search that chose its box from its first runs, as `tuneloss fit` does.
 
     Parameters
     ----------
     weights : mapping of str to float, or None
-        The learned weights by name; None if LearnLoss was not asked or found no solution.
+        The learned weights by name; None if nothing was learned.
     scale : float
         The loss is about ``scale * error`` plus a constant.
     note : str
-        What the solver had to add, in words.
+        What was needed beyond a plain solve, in words.
     """
 
     weights: Mapping[str, float] | None = None
@@ -34,6 +34,7 @@ class LastLearned:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], box: Box) -> LastLearned:
+        """Read the answer from a header; its weights must be those of the box."""
         weights, scale, note = record["weights"], float(record["scale"]), str(record["note"])
         return cls(None if weights is None else {name: float(weights[name]) for name in box.names}, scale, note)
 
@@ -46,20 +47,20 @@ class Header:
     ----------
     box : Box
         The box that all runs share.
-    title : str
+    title : str, default ""
         The title of the report.
-    made_by : str
+    made_by : str, default ""
         The command or class that wrote the journal, such as "fit"; empty for a `LossTuner`.
-    reference : mapping
+    reference : mapping, optional
         Results of other models to compare with: ``{model: {measure: value}}``.
-    knots : mapping
+    knots : mapping, optional
         The knots of each learned regularizer: ``{term: positions}``.
     chosen : int, optional
         Index of the run whose weights are used, if that is not the best one.
-    note : str
+    note : str, default ""
         Remarks on the chosen weights.
     search : LastLearned, optional
-        The answer of LearnLoss to the search that made the runs. If given, a report learns nothing itself.
+        The last answer of LearnLoss in the search that made the runs. If given, a report does not learn weights again.
     """
 
     box: Box
@@ -81,8 +82,8 @@ class Header:
             "note": self.note,
             "search": None if self.search is None else asdict(self.search),
         }
-        kept = {name: value for name, value in record.items() if value}
-        return {"box": self.box.state_dict(), **kept} | ({} if self.chosen is None else {"chosen": self.chosen})
+        fields = {name: value for name, value in record.items() if value}
+        return {"box": self.box.state_dict(), **fields} | ({} if self.chosen is None else {"chosen": self.chosen})
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], n_runs: int, where: str = "The first line of a journal") -> Header:
@@ -94,7 +95,7 @@ class Header:
                 raise ValueError(f"chosen is run {chosen} of {n_runs}")
             names = [f"{term}/{name}" for term, row in knots.items() for name in hinge_names(len(row))]
             if not all(knots.values()) or not set(names) <= set(box.names):
-                raise ValueError(f"knots of {', '.join(knots)}, which are not all terms of the box, or without a knot")
+                raise ValueError(f"knots of {', '.join(knots)}, but the box does not have weights for all of them")
             reference = record.get("reference", {})
             return cls(
                 box,
@@ -149,7 +150,7 @@ class Run:
 
     @classmethod
     def from_dicts(cls, records: Sequence[Mapping[str, Any]]) -> list[Run]:
-        """Read many records at once, which is faster."""
+        """Read many records at once, which is faster than one by one."""
         with reading("A run's record"):
             payloads = [record["observation"] for record in records]
             observations = iter(Observation.from_dicts([payload for payload in payloads if payload is not None]))
@@ -178,7 +179,7 @@ def _as_weights(weights: Mapping[str, Any] | None) -> dict[str, float] | None:
 
 
 def as_info(info: Mapping[str, float] | None) -> dict[str, float]:
-    """Return finite numbers by name; raise InvalidInput if they are not."""
+    """Return finite numbers by name, {} for None; raise InvalidInput if they are something else."""
     if info is not None and not isinstance(info, Mapping):
         raise InvalidInput(f"`info` must be numbers by name, {{name: number}}; found {type(info).__name__}.")
     return {str(name): as_number(value, f"info[{name!r}]") for name, value in (info or {}).items()}

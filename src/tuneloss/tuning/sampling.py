@@ -12,7 +12,7 @@ from tuneloss.types import Array
 
 DECADE = 10.0  # a range is sampled on a log scale if its ends differ by this factor or more
 UNKNOWN_SPAN = 1e3  # an infinite range is sampled up to this many times its lower bound
-STEP = 0.1  # part of a range; the standard deviation of a nearby point
+STEP = 0.1  # fraction of a range: the standard deviation of a nearby point
 SAME = 1e-6  # relative; weights this close to each other are the same point
 
 
@@ -51,8 +51,8 @@ def ranges(box: Box) -> Ranges:
 def center(box: Box) -> Array:
     """Return the first point to try (k,): the middle of each range, on its scale.
 
-    A range (0, b) starts at b / 2. A weight without an upper bound starts at its lower bound, since nothing is known of
-    its unit before a model is seen. A simplex starts at equal weights.
+    A range (0, b) starts at b / 2. A weight without an upper bound starts at its lower bound, since its unit is unknown
+    before a model is seen. A simplex starts at equal weights.
 
     >>> center(Box.from_dict({"l1": (0.1, 10.0), "smooth": (0.0, 1.0), "l2": (0.0, None), "logloss": 1.0}))
     array([1. , 0.5, 0. , 1. ])
@@ -104,9 +104,9 @@ def same_points(points: Array, other: Array) -> NDArray[np.bool_]:
 
 
 def distance(box: Box, a: Array, b: Array) -> float:
-    """Return the largest difference in any weight between points a (k,) and b (k,), as a part of its range.
+    """Return the largest difference in any weight between points a (k,) and b (k,), as a fraction of its range.
 
-    If b is many points (n, k), it is the distance to the nearest; infinity if there is none.
+    If b is many points (n, k), return the distance to the nearest one; infinity if there is none.
     """
     if box.is_simplex:
         return float(np.abs(a - b).max(axis=-1).min(initial=np.inf))

@@ -43,9 +43,9 @@ class Answers:
         objective : {"calibrated", "paper"}
             The form of the cost. The calibrated form falls back to the paper's, and says so in the note.
         cap : float
-            What stands for an infinite bound: see `form`.
-        quick : bool
-            Try the plain solve only.
+            What replaces an infinite bound: see `form`.
+        quick : bool, default False
+            Whether to try the plain solve only.
         """
         is_calibrated = objective == "calibrated"
         program = form(objective, _convex(self.scales.cost(self.cost)), rows, self.box, self.scales, cap)
@@ -65,7 +65,7 @@ class Answers:
         return answer
 
     def _verified(self, program: Form, rows: Array, solution: Solution) -> Answer | None:
-        """Return the answer if scale, box, argmin and KKT conditions hold for its very weights; else None."""
+        """Return the answer if its final weights satisfy scale, box, argmin and KKT conditions; else None."""
         is_calibrated = program.objective == "calibrated"
         weights, scale = program.weights(solution)
         if not (np.isfinite(weights).all() and np.isfinite(scale)) or scale < 0 or (is_calibrated and scale == 0):
@@ -79,7 +79,7 @@ class Answers:
         )
 
     def _selects(self, program: Form, rows: Array, weights: Array) -> bool:
-        """Whether the weights select the guess, in scaled units and in the caller's."""
+        """Return whether the weights select the guess, in scaled units and in the caller's."""
         scaled = self.scales.weights(weights)
         if (program.argmin @ scaled).max(initial=0.0) > SELECTS_SCALED * np.abs(scaled).max():
             return False

@@ -15,7 +15,8 @@ PROPOSAL_TOLERANCE = 1e-8  # absolute, of PIQP; what it proposes is checked by a
 def highs(objective: Array, rows: Array, total: Array | None, lower: Array, upper: Array) -> Any:
     """Minimise objective @ x subject to rows @ x <= 0, total @ x = 1 and lower <= x <= upper.
 
-    Returns SciPy's OptimizeResult, whose `x` is None if it failed. It is rarely needed and slow to import.
+    Returns SciPy's OptimizeResult, whose `x` is None if it failed. SciPy's solver is imported here, since it is rarely
+    needed and slow to import.
     """
     from scipy.optimize import linprog
 
@@ -41,8 +42,8 @@ def largest(
 ) -> tuple[Array, Array]:
     """Maximise rewards @ x subject to rows @ x <= 0, total @ x = 1 and lower <= x <= upper, by PIQP.
 
-    Without rewards the last coordinate is maximised. Returns x and the multipliers of the rows. They are proposals,
-    which the caller must check; zeros if PIQP failed.
+    Without rewards, the last coordinate is maximised. Returns x and the multipliers of the rows. These are proposals,
+    which the caller must check. If PIQP failed, they are zeros.
     """
     n = rows.shape[1]
     solver = piqp_solver(tolerance, iterations=50)

@@ -7,8 +7,8 @@ forms of the cost are two planes that cut it:
     paper        t = 1      minimises cost(weights, scale)
     calibrated   scale = 1  minimises cost(weights, scale) / scale^2; the scale of the weights is then 1 / t
 
-All programs are in scaled coordinates, marked by a prime: P has unit diagonal and rows have unit norm. Without that,
-every solver can return a wrong answer with confidence.
+All programs are in scaled coordinates, marked by a prime: P has unit diagonal and rows have unit norm. Without scaling,
+every solver may report success and return a wrong answer.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Scaling:
         return weights * self.unit / self.t_unit
 
     def cap_units(self, lower: Array) -> Array:
-        """Return what the cap of each weight is a multiple of: the pinned term, or its own lower bound if larger.
+        """Return the unit (k,) of each weight's cap: the pinned term, or its own lower bound if that is larger.
 
-        All in scaled units, (k,).
+        Everything is in scaled units.
         """
         return np.asarray(np.maximum(self.pinned, np.abs(lower)))
 
@@ -88,7 +88,7 @@ class Form:
     problem : Problem
         Over x = (mu', t') in the calibrated form, over x = (mu', scale') in the paper's.
     objective, box, scales
-        What it was made of.
+        The arguments of `form` that it was built from.
     argmin : (m, k) array
         The argmin rows, on mu'.
     capped : (k,) array
@@ -119,7 +119,7 @@ class Form:
             return weights, float(scaled_scale / (np.float64(t) * scales.error_unit))
 
     def at(self, solution: Solution, weights: Array, scale: float) -> Solution:
-        """Return the solution moved to where these weights and this scale lie."""
+        """Return the solution with x moved to these weights and this scale."""
         is_calibrated = self.objective == "calibrated"
         t = 1.0 / (scale * self.scales.error_unit) if is_calibrated else 1.0 / self.scales.t_unit
         last = t * self.scales.t_unit if is_calibrated else scale * t * self.scales.error_unit
@@ -181,9 +181,9 @@ def _box_rows(box: Box, scales: Scaling, cap: float) -> tuple[Array, Array, Arra
 
 
 def _ray_length(mu: Array, box: Box) -> float:
-    """Return t with mu / t in the box.
+    """Return t such that mu / t is in the box.
 
-    A pinned weight determines it. Without one it is the largest such t, which gives the smallest weights on the ray.
+    A pinned weight determines t. Without one it is the largest such t, which gives the smallest weights on the ray.
     """
     if box.is_simplex:
         return float(np.maximum(mu, 0.0).sum())

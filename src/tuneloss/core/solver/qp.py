@@ -20,7 +20,7 @@ from tuneloss.types import Array
 
 @dataclass(frozen=True)
 class Problem:
-    """Minimise x'Hx / 2 + c'x subject to A x = b and G x <= h, with H (n, n) positive semidefinite."""
+    """The program: minimise x'Hx / 2 + c'x subject to A x = b and G x <= h, with H (n, n) positive semidefinite."""
 
     H: Array
     c: Array
@@ -64,8 +64,8 @@ class Solution:
 def solve(problem: Problem, *, quick: bool = False) -> Solution:
     """Solve a program by PIQP, then by PIQP with its own scaling, then by Clarabel, until a solution is good.
 
-    Each solution is polished. The best one is returned, however bad: ask for its residual. With `quick` only PIQP is
-    tried, for at most 60 iterations; it mostly needs 10 to 20.
+    Each solution is polished. The best one is returned, however bad; the caller checks its residual. With `quick`, only
+    PIQP is tried, for at most 60 iterations; it usually needs 10 to 20.
     """
     best = _polish(problem, _piqp(problem, iterations=60 if quick else 250))
     for attempt in () if quick else (partial(_piqp, precondition=10), _clarabel):
@@ -110,12 +110,12 @@ def smallest(problem: Problem, solution: Solution, counted: int) -> Solution:
 
 
 def tie_rule_not_met(solution: Solution) -> Solution:
-    """Mark a solution as one of several."""
+    """Mark a solution as one of several optimal ones, chosen by no rule."""
     return replace(solution, solver=f"{solution.solver}, tie rule not met")
 
 
 def piqp_solver(tolerance: float, iterations: int, precondition: int = 0) -> piqp.DenseSolver:
-    """Return PIQP with absolute tolerances and, by default, without a scaling of its own."""
+    """Return PIQP with absolute tolerances and, by default, without its own scaling."""
     solver = piqp.DenseSolver()
     settings = solver.settings
     settings.eps_abs = settings.eps_duality_gap_abs = tolerance
@@ -155,7 +155,7 @@ def _polish(p: Problem, solution: Solution) -> Solution:
     active = solution.z > p.h - p.G @ solution.x
     rows = np.vstack([p.A, p.G[active]])
     n, q = p.c.size, rows.shape[0]
-    if q > 2 * n:  # more rows than can bind at once, except for repetitions: this is far from a solution
+    if q > 2 * n:  # more rows than can bind at once, unless some repeat: this is far from a solution
         return solution
     kkt = np.block([[p.H, rows.T], [rows, np.zeros((q, q))]])
     damped = kkt + 1e-9 * np.diag(np.r_[np.ones(n), -np.ones(q)])

@@ -3,7 +3,7 @@
 An observation g is reachable if some weights in the box give no other observation a lower loss. It is not reachable if
 some mixture of the others has a lower loss than g under all weights in the box. Solvers propose weights and mixtures. A
 proposal counts only after plain arithmetic, with a bound on its rounding, has confirmed it. So fast solvers are asked
-first, and a slow one only if nothing was confirmed. A mixture that rules out one guess is tried on later ones.
+first, and a slow one only if nothing was confirmed. A mixture that rules out one guess is tried on later guesses.
 
 Everything is in scaled coordinates. A rival is another observation; few of them are needed at a time.
 """
@@ -25,12 +25,12 @@ from tuneloss.types import Array
 Rows = NDArray[np.intp]
 
 # How proposals are searched for. None of these decides whether an answer is right.
-ROUGH_TOLERANCE = 1e-3  # of PIQP, for the mixture that forgets the bounds
-ENDLESS_REWARD = 1e-6  # for an unbounded weight: above what solvers leave open, below what separates guesses
+ROUGH_TOLERANCE = 1e-3  # of PIQP, for `_deepest_mixture`
+ENDLESS_REWARD = 1e-6  # for an unbounded weight: above the error of solvers, below what separates guesses
 ENDLESS_BOUND = 1e6  # scaled; replaces an infinite upper bound where the weight has a reward
-FIRST_RIVALS = 24  # the nearest of those that were part of a mixture
-NEW_RIVALS = 16  # added at a time: those that the proposed weights prefer most to the guess
-PROBES = 16  # weights in the box, few of them high: a rival that always beats a guess beats it under each of them
+FIRST_RIVALS = 24  # rivals to begin with: the nearest of those that were part of a mixture
+NEW_RIVALS = 16  # rivals added at a time: those that the proposed weights prefer most to the guess
+PROBES = 16  # weight vectors in the box, with few high entries: a rival that always beats a guess beats it under all
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,7 @@ class Reach:
         return float(self._linprog(np.append(np.zeros(k), 1.0), rows, self._upper, (0.0, np.inf))[0][-1])
 
     def _nearest(self, guess: int) -> Rows:
-        """Return the rivals nearest to the guess: those that were part of a mixture or, if there are none, of all."""
+        """Return the rivals nearest to the guess among those that were part of a mixture; if none was, among all."""
         for rivals in (np.flatnonzero(self._useful), np.arange(len(self._features))):
             distance = lengths(self._features[rivals] - self._features[guess])
             order = np.argsort(distance)
@@ -140,7 +140,7 @@ class Reach:
         """Return whether the mixture has a lower loss than the guess under all weights in the box.
 
         Differences to the guess are taken before they are scaled and added. So each has a relative error of a few
-        roundings, and the sum over r rows an error of at most r + 4 roundings of the sum of sizes.
+        roundings, and the sum over r rows has an error of at most r + 4 roundings of the sum of sizes.
         """
         differences = (self._raw[mixture.rows] - self._raw[guess]) / self._scales.unit
         doubt = (len(mixture.rows) + 4) * ROUNDING * (mixture.parts @ np.abs(differences))
@@ -164,7 +164,8 @@ class Reach:
     def _deepest_mixture(self, guess: int, rows: Rows) -> tuple[Array, Array]:
         """Maximise v subject to mixture @ features_rows + v * spread <= features_guess in every term, for weights >= 0.
 
-        It ignores the bounds, but it is small and leaves room on all sides. So it often rules out other guesses too.
+        This program ignores the bounds, but it is small, and its mixture is as far below the guess as possible in every
+        term. So the mixture often rules out other guesses too.
         """
         differences = self._features[rows] - self._features[guess]
         r, spread = len(rows), np.abs(differences).max(axis=0)
@@ -181,9 +182,9 @@ class Reach:
     def _margin(self, guess: int, rows: Rows) -> tuple[Array, Array]:
         """Maximise v <= 1 subject to (features_row - features_guess) . weights >= v and weights in the box, by PIQP.
 
-        The multipliers of the rows are the mixture. In a term without an upper bound it may tie with the guess. A tie
-        up to rounding, times an infinite weight, confirms nothing. So the mixture is computed again with a small reward
-        for such weights. The reward is by how much the mixture is then below the guess in these terms.
+        The multipliers of the rows are the mixture. In a term without an upper bound, the mixture may equal the guess.
+        Equality up to rounding, times an infinite weight, confirms nothing. So the mixture is computed again with a
+        small reward for such weights; it is then below the guess by that reward in these terms.
         """
         differences, sizes = self._differences(guess, rows)
         margin = np.column_stack([-differences, np.ones(len(rows))])
@@ -195,7 +196,7 @@ class Reach:
         return x[:-1], multipliers / sizes
 
     def _exact_margin(self, guess: int, rows: Rows) -> tuple[Array, Array]:
-        """Do the same by HiGHS."""
+        """Do what `_margin` does, by HiGHS."""
         differences, sizes = self._differences(guess, rows)
         margin = np.column_stack([-differences, np.ones(len(rows))])
         last = np.append(np.zeros(len(self._lower)), 1.0)
@@ -216,8 +217,8 @@ class Reach:
 def always_below_0(vectors: Array, doubt: Array, lower: Array, upper: Array) -> NDArray[np.bool_]:
     """Return for each vector (r, k) whether vector . weights < 0 under all lower <= weights <= upper.
 
-    Each vector is known up to `doubt` (r, k). The largest product in each coordinate is at a corner: of the interval
-    that the coordinate is in, and of the box.
+    Each vector is known up to `doubt` (r, k). So each coordinate lies in an interval, and its largest product with a
+    weight is at an end of that interval and an end of the weight's range.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         corners = [(vectors + sign * doubt) * bound for sign in (-1, 1) for bound in (lower, upper)]
@@ -228,8 +229,8 @@ def always_below_0(vectors: Array, doubt: Array, lower: Array, upper: Array) -> 
 def can_hold(rows: Array, box: Box, scales: Scaling) -> bool:
     """Return whether some weights in the box have rows . weights <= 0.
 
-    The LP maximises v <= 1 subject to rows . weights <= -v. PIQP proposes weights, and a mixture of rows that may be
-    above 0 under all weights. HiGHS is asked if neither is confirmed.
+    The linear program maximises v <= 1 subject to rows . weights <= -v. PIQP proposes weights, and a mixture of rows
+    that may be above 0 under all weights in the box. If neither is confirmed, HiGHS decides.
     """
     scaled = rows / scales.unit
     length = np.linalg.norm(scaled, axis=1)
@@ -256,5 +257,5 @@ def can_hold(rows: Array, box: Box, scales: Scaling) -> bool:
 
 
 def _all_below(rows: Array, weights: Array) -> bool:
-    """Return whether rows . weights <= 0, as far as numbers tell."""
+    """Return whether rows . weights <= 0, up to ROWS_HELD."""
     return bool((rows @ weights).max() <= ROWS_HELD * float(np.abs(weights).max()))

@@ -1,17 +1,17 @@
 """From a model to an observation.
 
-`ObserveOptions` may be imported from here, and `observe` from `tuneloss.torch`; all else is private.
+Import `ObserveOptions` from here and `observe` from `tuneloss.torch`. Everything else is private.
 
 observe.py         observe: the observation of a model; its options and the checks of its arguments
 passes.py          a pass over the loaders: which batches are evaluated
 batches.py         batches of a loader
 sums.py            sums over batches
-assembly.py        the observation made of these sums
+assembly.py        the observation, from these sums
 gram.py            the gram, block by block of parameters
 sampling_noise.py  what the choice of batches adds to a gram
 processes.py       alone, replicas (DDP) or shards (FSDP2): what is summed over processes
 messages.py        messages between processes; fsdp.py: the internals of FSDP2
-preserve.py        the model and the loaders stay as they were
+preserve.py        restores the model and the loaders
 """
 
 from tuneloss.torch.observing.observe import ObserveOptions

@@ -1,4 +1,4 @@
-"""The observation, made of sums over batches."""
+"""The observation, computed from sums over batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tuneloss.torch.terms.loss import LinearLoss
 def make_observation(
     sums: Sums, spread: Spread, loss: LinearLoss, params: Mapping[str, Tensor], processes: Processes
 ) -> Observation:
-    """Make the observation of all processes; every process gets the same one.
+    """Build the observation of all processes; every process gets the same one.
 
     Parameters
     ----------
@@ -29,9 +29,11 @@ def make_observation(
     spread : Spread
         How the training batches differ.
     loss : LinearLoss
+        The loss that was observed.
     params : mapping of str to tensor
         All parameters that are trained; those of `sums` are in the gram.
     processes : Processes
+        The processes that observe together.
 
     Raises
     ------
@@ -46,7 +48,7 @@ def make_observation(
     numbers = processes.sum_numbers(_numbers(sums, spread, loss, params, columns, processes), list(columns.values()))
     _check_numbers(numbers, columns)
     gram = numbers.gram
-    if numbers.noise.any() and bool(gram.isfinite().all()):  # else the observation says what is wrong
+    if numbers.noise.any() and bool(gram.isfinite().all()):  # otherwise `_observation` says what is wrong
         gram = nearest_gram(gram - numbers.noise, gram.diagonal().sqrt())
     return _observation(loss, numbers._replace(gram=gram), with_metric=METRIC in sums.values)
 

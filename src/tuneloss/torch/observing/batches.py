@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from tuneloss.errors import InvalidInput
 
-Count = int | float | Literal["auto"] | None  # a number of batches, a part of all, half of all within FEW, all
+Count = int | float | Literal["auto"] | None  # a number of batches, a fraction of all, half of all within FEW, or all
 FEW = (8, 100)  # batches that "auto" reads, at least and at most
 
 
@@ -32,7 +32,7 @@ def check_loader(loader: Any, what: str) -> None:
 
 
 def check_count(count: Count, what: str) -> None:
-    """Raise unless `count`, named by `what`, is None, "auto", a whole number of batches, or a part of all."""
+    """Raise unless `count`, named by `what`, is None, "auto", a whole number of batches, or a fraction of all."""
     if count is None or (isinstance(count, str) and count == "auto"):
         return
     is_number = isinstance(count, Real) and not isinstance(count, bool)
@@ -62,7 +62,7 @@ def number_of(loader: Any, count: Count, what: str) -> int | None:
 
 
 def batches(loader: Iterable[Any], number: int | None, what: str, device: torch.device) -> Iterator[Any]:
-    """Give the first `number` batches, moved to the device; raise if there is none."""
+    """Yield the first `number` batches, moved to the device; raise if there is none."""
     empty = True
     for batch in islice(iter(loader), number):
         empty = False
@@ -72,7 +72,7 @@ def batches(loader: Iterable[Any], number: int | None, what: str, device: torch.
 
 
 def merged(read: Iterator[Any], examples: int) -> Iterator[Any]:
-    """Put successive batches together, up to a number of examples; give those that cannot be put together as they are.
+    """Merge successive batches, up to a number of examples; yield those that cannot be merged as they are.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def merged(read: Iterator[Any], examples: int) -> Iterator[Any]:
 
 
 def _alike(a: Any, b: Any) -> bool:
-    """Whether two batches can be put together: their tensors have one shape, except for the number of examples."""
+    """Return whether two batches can be merged: their tensors have one shape, except for the number of examples."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return a.ndim == b.ndim > 0 and a.shape[1:] == b.shape[1:] and a.dtype == b.dtype and type(a) is type(b)
     if type(a) is not type(b) or type(a) not in (list, tuple, dict) or len(a) != len(b):

@@ -99,8 +99,8 @@ def sharded_gradient(
     """Differentiate the sum over processes of their values.
 
     Every process must call this at the same time, for the same term. A value that counts n times in this process must
-    be given as ``n * value``. `.grad` stays as it was, and no hook that waits for it is called, since a hook may step
-    an optimizer.
+    be given as ``n * value``. `.grad` stays as it was. Hooks that wait for it are not called, since a hook may step an
+    optimizer.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def _kept(params: Sequence[Tensor]) -> Iterator[None]:
 
 
 def _param_groups(model: nn.Module) -> Iterator[Any]:
-    """Give FSDP2's records of its parameters, each once. They are private, and their names differ between versions."""
+    """Yield FSDP2's records of its parameters, each once. They are private, and their names differ between versions."""
     seen: set[int] = set()
     for module in fsdp_modules(model):
         state = module._get_fsdp_state()
@@ -158,6 +158,6 @@ def _param_groups(model: nn.Module) -> Iterator[Any]:
 
 
 def _waits(param: Any) -> bool:
-    """Whether a record of FSDP2 holds a gradient that is not yet summed over processes."""
+    """Return whether a record of FSDP2 holds a gradient that is not yet summed over processes."""
     gathered = getattr(param, "_unsharded_param", None)
     return param.unsharded_accumulated_grad is not None or (gathered is not None and gathered.grad is not None)

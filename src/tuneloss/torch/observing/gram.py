@@ -1,4 +1,4 @@
-"""The gram of all terms and the error, block by block of parameters. No n x k matrix is ever formed."""
+"""The gram of all terms and the error, summed over blocks of parameters. No n x k matrix is ever formed."""
 
 from __future__ import annotations
 

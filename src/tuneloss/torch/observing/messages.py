@@ -1,4 +1,4 @@
-"""Messages between processes: sums, and how no process waits for another that failed."""
+"""Messages between processes: sums, and errors that reach all processes, so that none waits for one that failed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tuneloss.errors import InvalidInput
 from tuneloss.torch.shards import is_shard
 
 Batch = TypeVar("Batch")
-MESSAGE = 25 * 2**20  # bytes of one message, at most: as large as the buckets of DistributedDataParallel
+MESSAGE = 25 * 2**20  # largest size of a message in bytes: as large as the buckets of DistributedDataParallel
 _END = object()
 
 
@@ -81,11 +81,11 @@ def together(group: dist.ProcessGroup) -> Iterator[None]:
 
 
 def in_step(batches: Iterable[Batch], group: dist.ProcessGroup) -> Iterator[Batch]:
-    """Give the batches one by one; if a process has fewer than the others, or fails to read one, all of them raise.
+    """Yield the batches one by one; if a process has fewer than the others, or fails to read one, all of them raise.
 
-    Every forward and backward of FSDP2 exchanges messages between all processes: a process with one more batch would
-    wait for ever. Two numbers are exchanged before each batch. The length is not asked for, since not all loaders have
-    one.
+    Every forward and backward of FSDP2 exchanges messages between all processes, so a process with one more batch would
+    wait for ever. Therefore two numbers are exchanged before each batch. Lengths are not compared, since not all
+    loaders have one.
     """
     iterator, count = iter(batches), 0
     while True:
@@ -131,7 +131,7 @@ def upper(matrix: Tensor) -> Tensor:
 
 
 def symmetric(triangle: Tensor, n: int) -> Tensor:
-    """Return the symmetric matrix (n, n) that has an upper triangle.
+    """Return the symmetric matrix (n, n) with this upper triangle.
 
     Examples
     --------

@@ -30,12 +30,18 @@ class ObserveOptions:
 
     Parameters
     ----------
-    batches, validation_batches : int, float, "auto" or None, default "auto" and 100
+    batches : int, float, "auto" or None, default "auto"
+        How many training batches to use, as for `observe`.
+    validation_batches : int, float, "auto" or None, default 100
+        How many batches to take the gradient of the error on, as for `observe`.
     params : str, sequence of str or callable, optional
+        The parameters in the gram, as for `observe`.
     draws : int, default 1
+        How often to draw random terms, as for `observe`.
     merge : bool, default True
+        Whether to merge small batches, as for `observe`.
     seed : int, default 0
-        All of them as for `observe`.
+        The seed of batches, masks and transforms, as for `observe`.
 
     Raises
     ------
@@ -113,22 +119,23 @@ def observe(
     Parameters
     ----------
     model : Module
-        As it is trained. Under DDP and FSDP2 pass the wrapped model in every process, each with its own part of the
-        data: all processes get the same observation. A plain model among several processes is refused.
+        The model. Under DDP and FSDP2, pass the wrapped model in every process, each with its own part of the data: all
+        processes get the same observation. A plain model among several processes is refused.
     loss : LinearLoss
+        The loss whose terms are observed.
     error : callable
-        ``(model, batch) -> mean over the batch``, taken in eval mode.
+        The validation error, ``(model, batch) -> mean over the batch``. It is evaluated in eval mode.
     train, validation : iterable
-        Loaders, or anything that gives batches again and again. Loaders with persistent workers are read by workers
-        that are started for this observation.
+        Loaders, or anything that yields batches each time it is iterated over. If a loader has persistent workers,
+        others are started for this observation.
     metric : callable, optional
         ``(model, batch) -> mean over the batch``. If given, it decides which model is better.
     batches : int, float, "auto" or None, default None
-        How many of the training batches to use: a number, a part such as 0.25, None for all, or ``"auto"``: half of
-        them, but at least 8 and at most 100 (100 if the loader has no length). A loader without a length that gives
-        that many batches counts as endless.
+        How many of the training batches to use: a number, a fraction such as 0.25, None for all, or ``"auto"`` for half
+        of them, but at least 8 and at most 100 (100 if the loader has no length). A loader without a length that yields
+        this many batches counts as endless.
     validation_batches : int, float, "auto" or None, default None
-        How many batches to take the *gradient* of the error on. Its value is always taken on all.
+        How many batches to take the *gradient* of the error on. Its value is always computed on all batches.
     params : str, sequence of str or callable, optional
         The parameters in the gram: a pattern of names, several patterns, or a function ``(name, parameter) -> bool``.
         By default all that are trained.
@@ -139,10 +146,10 @@ def observe(
         Calls with the same seed read the same batches (if a loader shuffles by torch's generator or its own) and draw
         the same masks and transforms. Then models differ by their parameters only.
     merge : bool, default True
-        Put small batches together, at most 32, while what they save for gradients fits into 32 MB. A loader of small
-        batches then costs no more than one of large batches. Turn it off for terms that compare the examples of a
-        batch, such as contrastive ones, and for models that recompute what they did not save (checkpointing). Batches
-        are never put together if batch norm takes its statistics from the batch, nor under FSDP2.
+        Whether to merge small batches: at most 32 of them, as long as the tensors that autograd saves fit into 32 MB. A
+        loader of small batches then costs no more than one of large batches. Turn it off for terms that compare the
+        examples of a batch, such as contrastive ones, and for models that recompute activations (checkpointing).
+        Batches are never merged if batch norm takes its statistics from the batch, nor under FSDP2.
 
     Returns
     -------
@@ -157,12 +164,12 @@ def observe(
 
     Notes
     -----
-    Terms are taken in train mode. If the model is in train mode, its modules keep their modes, so that frozen layers
-    stay frozen; else all of it is put into train mode.
+    Terms are evaluated in train mode. If the model is in train mode, its modules keep their modes, so that frozen
+    layers stay frozen. Otherwise all of it is put into train mode.
 
     Values and gram are summed in float64, gradients in the dtype of the parameters, at least float32. An observation
-    needs one copy of the parameters per data term, one for the error, and one per weight of a penalty of your own that
-    is not `entrywise`. It needs no n x k matrix.
+    needs memory for one copy of the parameters per data term, one for the error, and one per weight of a user-defined
+    penalty that is not `entrywise`. It forms no n x k matrix.
 
     Examples
     --------
@@ -171,8 +178,8 @@ def observe(
     >>> loss = LinearLoss({"fit": lambda model, batch: model(batch).square().mean(), "l2": L2()},
     ...                   box={"fit": 1.0, "l2": (0, 1)})
     >>> data = [torch.ones(4, 2)]
-    >>> seen = observe(nn.Linear(2, 1), loss, loss.sources[0].term, data, data)
-    >>> seen.names, seen.gram.shape, bool(abs(seen.error - seen.features[0]) < 1e-6)
+    >>> model = observe(nn.Linear(2, 1), loss, loss.sources[0].term, data, data)
+    >>> model.names, model.gram.shape, bool(abs(model.error - model.features[0]) < 1e-6)
     (('fit', 'l2'), (3, 3), True)
     """
     check_call("observe", model, loss, error, train, validation, metric)
@@ -189,15 +196,15 @@ def observe_with(
     validation: Any,
     metric: Error | None = None,
 ) -> Observation:
-    """Observe a model: `observe` with its keywords as one object, for arguments that `check_call` has checked."""
+    """Do what `observe` does, with its keywords as one object, for arguments that `check_call` has checked."""
     for _, penalty, _ in loss.layout.learned:
         penalty.check_placed()
     processes, inner = processes_of(model), bare(model)
     modules = nn.ModuleList([inner, loss])  # terms may be modules too
     with preserved(modules, train, validation), eagerly(inner):
         seed_loaders(options.seed, train, validation)
-        everything = trainable(inner)
-        sums = Sums(_chosen(everything, options.params), processes)
+        params = trainable(inner)
+        sums = Sums(_chosen(params, options.params), processes)
         look = Pass(inner, sums, processes, draws=options.draws, seed=options.seed, merge=options.merge)
         processes.share_buffers(inner)
         with processes.together():
@@ -208,7 +215,7 @@ def observe_with(
             with unshrunk_embeddings(modules):
                 look.training(loss, train, options.batches)
         reshard(inner)
-        return make_observation(sums, look.spread, loss, everything, processes)
+        return make_observation(sums, look.spread, loss, params, processes)
 
 
 def _chosen(params: Mapping[str, Tensor], select: Select | None) -> dict[str, Tensor]:

@@ -21,8 +21,8 @@ from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.selection import trainable
 from tuneloss.torch.terms.source import Source, check_scalar
 
-ROOM = 32 * 2**20  # bytes: batches are put together until what they save for gradients takes this much
-TOGETHER = 32  # batches put together, at most
+ROOM = 32 * 2**20  # bytes: batches are merged as long as the tensors that autograd saves take no more than this
+TOGETHER = 32  # largest number of batches to merge
 Error = Callable[[Any, Batch], Tensor]
 
 
@@ -32,10 +32,12 @@ class Pass:
     Parameters
     ----------
     model : Module
-        Without wrappers.
+        The model without wrappers.
     sums : Sums
+        Where values and gradients are added.
     processes : Processes
-    draws, seed, merge
+        The processes that observe together.
+    draws, seed, merge : int, int, bool
         As for `observe`.
     """
 
@@ -101,13 +103,13 @@ class Pass:
             self.spread.add(name, gradient, list(self.sums.params.values()), times)
 
     def _read(self, loader: Any, number: int | None, what: str) -> Iterator[Batch]:
-        """Give the first batches of a loader, and count them."""
+        """Yield the first batches of a loader, and count them."""
         for batch in self.processes.read(batches(loader, number, what, self.device)):
             self.sums.count(f"batches of {what}", 1)
             yield batch
 
     def _larger(self, read: Iterator[Batch], trial: Callable[[Batch], object], most: int) -> Iterator[Batch]:
-        """Put batches together, at most `most`, as far as memory allows; a trial on the first batch shows its needs."""
+        """Merge batches, at most `most`, as far as memory allows; a trial on the first batch measures what it needs."""
         if not self.merge or not self.processes.may_merge or any(map(_takes_statistics, self.model.modules())):
             return read
         first = next(read, None)
@@ -116,14 +118,14 @@ class Pass:
         try:
             with saved_bytes(self.model) as saved:
                 trial(first)
-        except RuntimeError:  # torch.func cannot be watched; if it is another error, it will be raised again
+        except RuntimeError:  # hooks do not work in torch.func; any other error will be raised again
             return chain([first], read)
         examples = min(int(ROOM / max(saved.bytes / size(first), 1)), most * size(first))
         return merged(chain([first], read), examples)
 
 
 def _takes_statistics(module: nn.Module) -> bool:
-    """Whether a module is a batch norm that normalizes by the batch, so that the batch must stay as it is."""
+    """Return whether a module is a batch norm that normalizes by the batch, so that the batch must stay as it is."""
     return isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
 
 

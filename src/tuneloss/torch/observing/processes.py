@@ -3,8 +3,8 @@
 Each process reads its own part of the data. The three classes say what is summed over processes, and when:
 
 - `Alone`: nothing is summed.
-- `Replicas`: every process holds every parameter. A gradient is summed over processes first, and the gram is formed of
-  the sums; a sum of local grams would be something else.
+- `Replicas`: every process holds every parameter. Gradients are summed over processes first, and the gram is computed
+  from the sums. A sum of local grams would be wrong.
 - `Shards`: every process holds a part of every parameter. `backward()` sums a gradient over processes and leaves a
   shard of it in each; the gram is the sum over processes of the grams of their shards.
 """
@@ -62,7 +62,7 @@ class Numbers(NamedTuple):
 class Processes(ABC):
     """The processes that observe a model together."""
 
-    several = True  # then numbers are checked after their sum, so that all processes raise and none waits
+    several = True  # then sums are checked, not parts, so that all processes raise and none waits
     may_merge = True  # whether a process may put batches together as it likes
 
     @abstractmethod
@@ -74,7 +74,7 @@ class Processes(ABC):
         return nullcontext()
 
     def read(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Give the batches one by one."""
+        """Return an iterator over the batches."""
         return batches
 
     def gradient(
@@ -87,7 +87,7 @@ class Processes(ABC):
         gradient : list of tensor or None
             By parameter; None if the value does not depend on it.
         times : float
-            The number that the gradient is still to be multiplied by.
+            The number by which the caller must multiply the gradient.
         """
         return torch.autograd.grad(value, list(params), retain_graph=retain_graph, allow_unused=True), n
 
@@ -142,7 +142,7 @@ class Replicas(Processes):
             gradient[:] = dense
 
     def sum_spread(self, spread: Spread) -> tuple[float, float]:
-        """The parts are those of all processes, and the share is the mean of their shares."""
+        """Join the parts of all processes; the share is the mean of their shares."""
         parts = [spread.products.reshape(-1), _sizes_and_squares(spread), _share(spread)]
         products, sizes, share = sum_parts(parts, self.group, self.device)
         spread.products, spread.share = products.view_as(spread.products), float(share[0] / share[1])
@@ -162,6 +162,7 @@ class Shards(Processes):
     Parameters
     ----------
     group : ProcessGroup
+        The processes.
     device : torch.device
         The device that messages are sent from.
     params : sequence of tensor
@@ -187,7 +188,7 @@ class Shards(Processes):
     def gradient(
         self, value: Tensor, n: float, params: Sequence[Tensor], *, retain_graph: bool
     ) -> tuple[Gradient, float]:
-        """Here the value is multiplied before it is summed over processes, each of which may have another n."""
+        """Differentiate n times the value, since n may differ between the processes over which gradients are summed."""
         divisors, chosen = [self.divisors[id(p)] for p in params], {id(p) for p in params}
         others = [p for p in self.params if id(p) not in chosen]
         return sharded_gradient(n * value, params, divisors, others=others, retain_graph=retain_graph), 1.0
@@ -196,7 +197,7 @@ class Shards(Processes):
         """Do nothing: `backward()` has summed them."""
 
     def sum_spread(self, spread: Spread) -> tuple[float, float]:
-        """Each part is made of one part of every process, and the share is the mean of their shares."""
+        """Join one part of every process into each part; the share is the mean of their shares."""
         local_sizes = torch.tensor(spread.sizes, dtype=torch.float64)
         sizes, share = sum_parts([local_sizes, _share(spread)], self.group, self.device)
         spread.share = float(share[0] / share[1])
@@ -217,14 +218,14 @@ def processes_of(model: nn.Module) -> Processes:
     Parameters
     ----------
     model : Module
-        As it is trained, not ``bare(model)``, which no longer knows.
+        The model as it is trained, with its wrappers: ``bare(model)`` no longer shows the processes.
 
     Raises
     ------
     InvalidInput
-        If a sum over processes is not known to be right: for a plain model among several processes, more than one
-        group, a mesh of two dimensions (HSDP, tensor parallel), replicas of shards, FSDP1, trainable parameters that
-        FSDP2 ignores, and gradients that are not yet synchronized.
+        If a sum over processes may be wrong: for a plain model among several processes, more than one group, a mesh of
+        two dimensions (HSDP, tensor parallel), replicas of shards, FSDP1, trainable parameters that FSDP2 ignores, and
+        gradients that are not yet synchronized.
     """
     ddp = _find_ddp(model)
     reshard(model)
@@ -258,7 +259,7 @@ def _check_alone(model: nn.Module) -> None:
 
 
 def _find_ddp(model: nn.Module) -> DistributedDataParallel | None:
-    """The DDP around the whole model; an error if there is one around a part of it only."""
+    """Return the DDP around the whole model, if there is one; raise if it is around a part of the model only."""
     inside = bare(model)
     if any(isinstance(m, DistributedDataParallel) for m in inside.modules()):
         raise InvalidInput(

@@ -1,8 +1,8 @@
 """From the gram of some of the training batches to the gram of all of them.
 
-A gradient on some of the batches is the gradient on all of them plus noise. Squares of noise do not cancel: the
-covariance of the noise is added to the gram, and a term whose square is too large is given too small a weight. The
-differences between the batches show how large that covariance is, so that it can be subtracted.
+A gradient on some of the batches is the gradient on all of them plus noise. Squares of noise do not cancel. So the gram
+contains the covariance of the noise, and a term with a noisy gradient gets too small a weight. The differences between
+the batches show how large that covariance is, so that it can be subtracted.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Spread:
     names : sequence of str
         The data terms.
     share : float, default 1.0
-        The part of all batches that is read; 0 for an endless loader.
+        The fraction of all batches that is read; 0 for an endless loader.
     compares : bool, default False
-        Whether anything is summed. It is not needed if all batches are read, in all processes.
+        Whether anything is summed. This is not needed if all processes read all of their batches.
 
     Notes
     -----
@@ -47,7 +47,7 @@ class Spread:
         c_ij = (sum_b <g_b,i, g_b,j> / m^2 - <g_i, g_j> / m) / (1 - 1 / m)
 
     where c is an unbiased estimate of the covariance of a mean of m independent parts. The draws of a random term count
-    as part of the data: the estimate is of the gram that all batches would give, each with its own draws.
+    as data: the estimate is of the gram over all batches, each with its own draws.
     """
 
     names: Sequence[str]

@@ -23,6 +23,7 @@ class Sums:
     params : mapping of str to tensor
         The parameters to differentiate by.
     processes : Processes
+        The processes that observe together.
     """
 
     def __init__(self, params: Mapping[str, Tensor], processes: Processes) -> None:
@@ -32,7 +33,7 @@ class Sums:
         self.counts: dict[str, int] = {}
 
     def count(self, what: str, n: int) -> None:
-        """Count n more of something."""
+        """Add n to a count."""
         self.counts[what] = self.counts.get(what, 0) + n
 
     def add_value(self, name: str, value: Tensor, n: float) -> None:
@@ -48,8 +49,11 @@ class Sums:
         Parameters
         ----------
         name : str
+            The name of the term.
         value : scalar tensor
+            The mean.
         n : float
+            The number of examples.
         last : bool
             Whether this is the last gradient of its forward.
 
@@ -72,7 +76,7 @@ class Sums:
         return dense, times
 
     def depends(self, name: str) -> bool:
-        """Whether some gradient was found for a term."""
+        """Return whether some gradient was found for a term."""
         return any(g is not None for g in self.gradients.get(name, []))
 
 
@@ -86,7 +90,7 @@ def check_finite(name: str, number: float) -> None:
 
 
 def independent(name: str) -> InvalidInput:
-    """Return the error of a term that depends on no parameter that is trained."""
+    """Return the error for a term that depends on no parameter that is trained."""
     return InvalidInput(
         f"Each data term and the error must depend on parameters that are trained; {name!r} does not. Leave it out, or "
         "check for a detach(), a no_grad() or a frozen model in it."

@@ -1,7 +1,7 @@
 """What a loss is made of.
 
-For penalties of your own, import `GroupPenalty` or `Penalty` from here. The other terms are in `tuneloss.torch`;
-all else is private.
+To write your own penalty, import `GroupPenalty` or `Penalty` from here. The other terms are in `tuneloss.torch`.
+Everything else is private.
 
 loss.py            LinearLoss: a weighted sum of terms
 layout.py          which weights belong to which term
@@ -11,7 +11,7 @@ source.py          where values of data terms come from
 penalties.py       terms that need parameters only
 piecewise.py       a penalty whose form is learned; hinges.py: its arithmetic on tensors
 columns.py         the columns of penalties in the jacobian
-selection.py       which parameters a penalty is taken of
+selection.py       which parameters a penalty applies to
 """
 
 from tuneloss.torch.terms.penalties import GroupPenalty, Penalty

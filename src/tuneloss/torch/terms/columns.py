@@ -30,9 +30,9 @@ class Block:
     name : str
         The parameter's name.
     part : slice
-        Which of its entries, flattened.
+        The positions of the entries in the flattened parameter.
     entries : (b,) tensor
-        In the parameter's dtype.
+        The entries, in the parameter's dtype.
     numbers : (b,) tensor
         The same entries in float64.
     """
@@ -61,7 +61,7 @@ class Columns(ABC):
 
     @abstractmethod
     def see(self, block: Block) -> None:
-        """Look at a block of a member, for the values. Each block is seen once, before `rows` or `gather`."""
+        """Add a block of a member to the values. Each block is seen once, before `rows` or `gather`."""
 
     @abstractmethod
     def rows(self, block: Block) -> Tensor:
@@ -126,7 +126,7 @@ class HingeColumns(Columns):
         self.knots = knots
         self.grids: dict[torch.device, Grid] = {}
         self.grid, self.bins = Grid(knots), torch.empty(0, dtype=torch.long)  # of the last block
-        self.counts, self.sums, self.mass = np.zeros((3, self.grid.size))  # mass: the counts within the gram
+        self.counts, self.sums, self.mass = np.zeros((3, self.grid.size))  # mass: counts of entries in the gram
         self.products: dict[int, Array] = {}  # by column: its sums per bin
 
     def see(self, block: Block) -> None:
@@ -161,5 +161,5 @@ class HingeColumns(Columns):
 
 
 def add_block(gram: Tensor, rows: Sequence[int], columns: Sequence[int], block: Tensor) -> None:
-    """Add a block to ``gram[rows, columns]``; rows and columns are different numbers each."""
+    """Add a block to ``gram[rows, columns]``; no row and no column may repeat."""
     gram[torch.tensor(rows, dtype=torch.long).unsqueeze(1), torch.tensor(columns, dtype=torch.long)] += block

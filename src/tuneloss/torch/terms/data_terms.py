@@ -46,16 +46,16 @@ def _scores(output: object) -> Tensor:
     """Return what a model returned, or raise if it cannot be scores of classes."""
     if isinstance(output, Tensor) and output.ndim >= 2:
         return output
-    found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
+    problem = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
     raise InvalidInput(
-        f"Scores of the classes must be a tensor of shape (N, C, ...); the model returned {found}. {HOW_TO_CALL}"
+        f"Scores of the classes must be a tensor of shape (N, C, ...); the model returned {problem}. {HOW_TO_CALL}"
     )
 
 
 class UniformLabels:
-    """The log loss if every class were equally right: minus the mean over examples and classes of log p(class).
+    """The log loss on uniform labels: minus the mean over examples and classes of log p(class).
 
-    Beside a log loss it is label smoothing.
+    Added to a log loss, it is label smoothing.
 
     Parameters
     ----------
@@ -84,8 +84,9 @@ class Dropout:
     Parameters
     ----------
     keep : float, default 0.5
+        The probability to keep an input, above 0.
     of : callable, optional
-        The term that is taken under dropout; by default the log loss of ``model(batch[0])`` on ``batch[1]``.
+        The term that is evaluated under dropout; by default the log loss of ``model(batch[0])`` on ``batch[1]``.
     layers : tuple of types, default ``(nn.Linear,)``
         The kinds of layers whose inputs are masked.
 
@@ -138,10 +139,10 @@ class Dropout:
 
     def _masked(self, module: nn.Module, x: Any) -> Tensor:
         if not isinstance(x, Tensor) or not (x.is_floating_point() or x.is_complex()):
-            found = f"a tensor of {x.dtype}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
+            problem = f"a tensor of {x.dtype}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
             raise InvalidInput(
                 f"`Dropout` masks inputs that are tensors of floating-point numbers; that of {type(module).__name__} "
-                f"is {found}. Leave this kind out of `layers`."
+                f"is {problem}. Leave this kind out of `layers`."
             )
         return F.dropout(x, 1 - self.keep, training=True)
 
@@ -154,7 +155,7 @@ class Augmented:
     transform : callable
         Maps ``batch[0]`` to inputs of the same shape. It may draw random numbers from torch, NumPy or `random`.
     of : callable, optional
-        The term that is taken of the changed batch; by default the log loss of ``model(batch[0])`` on ``batch[1]``.
+        The term that is evaluated on the changed batch; by default the log loss of ``model(batch[0])`` on ``batch[1]``.
     whole_batch : bool, default False
         Whether the transform takes and returns the whole batch with its labels, for mixtures or for a batch that is a
         dict.

@@ -1,6 +1,6 @@
-"""Hinges of tensors: the part of `tuneloss.hinges` that has the size of the parameters, on any device.
+"""Hinges of tensors: computations over all parameters, on any device.
 
-What has the size of the knots is NumPy and lives in `tuneloss.hinges`. On a CPU bins are found by the compiled look-up
+Computations over knots are in NumPy, in `tuneloss.hinges`. On a CPU, bins are found by the compiled look-up
 (`tuneloss.hinges.lookup`), elsewhere by search.
 """
 
@@ -55,7 +55,7 @@ class Grid:
 
 
 def can_look_up(x: Tensor) -> bool:
-    """Whether the compiled look-up takes these numbers; torch.compile cannot trace it."""
+    """Return whether the compiled look-up takes these numbers; torch.compile cannot trace it."""
     return x.dtype == torch.float32 and x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
@@ -67,12 +67,12 @@ def searched_bins(x: Tensor, knots: Tensor) -> Tensor:
     """
     dtype = torch.promote_types(torch.promote_types(x.dtype, knots.dtype), torch.float32)
     x, knots = x.detach().reshape(-1).to(dtype), knots.to(dtype)
-    below = torch.bucketize(x, knots)  # the number of knots that are less
+    below = torch.bucketize(x, knots)  # the number of knots below
     return 2 * below + (below < len(knots)) * (x == knots[below.clamp(max=len(knots) - 1)])
 
 
 def bin_sums(bins: Tensor, rows: Tensor, size: int) -> Tensor:
-    """Sum each row of `rows` (d, n) by the bins (n,) of its entries; returns (size, d).
+    """Sum each row of `rows` (d, n) by the bins (n,) of its entries, and return the sums (size, d).
 
     >>> bin_sums(torch.tensor([0, 2, 0]), torch.tensor([[1.0, 2.0, 3.0]]), 3).tolist()
     [[4.0], [0.0], [2.0]]
@@ -92,6 +92,7 @@ class Table:
     grid : Grid
         The knots, p of them.
     center : float
+        Where the intercepts are measured.
     slopes, intercepts : (2p + 1,) float64 tensor
         On the device of the knots.
     """

@@ -16,7 +16,7 @@ P = TypeVar("P", bound=Penalty, covariant=True)
 
 
 class Placed(NamedTuple, Generic[P]):
-    """A penalty of a loss: its name, itself, and the positions of its weights in the loss."""
+    """A penalty of a loss, with its name and the positions of its weights in the loss."""
 
     name: str
     penalty: P
@@ -36,6 +36,7 @@ class Layout:
     box : Box
         The box over all weights, in their order.
     penalties : tuple of Placed
+        The penalties.
     data : dict of str to int
         The position of the weight of each data term, by name.
     """
@@ -73,18 +74,19 @@ def make_layout(
     bounds : Box or mapping
         As for `loss_box`.
     penalties : sequence of (name, penalty)
+        The penalties.
     data : iterable of str
         The names of the data terms that are known.
     others : bool
-        Whether further names in the bounds are those of data terms, to be known when they are first evaluated.
+        Whether the bounds may name further data terms: those of callables whose names are known after their first call.
 
     Raises
     ------
     InvalidInput
-        If two terms or weights have one name, or the bounds are not those of the terms.
+        If two terms or weights have the same name, or the bounds are not those of the terms.
     """
     labels = [(name, penalty.labels()) for name, penalty in penalties] + [(name, [""]) for name in data]
-    names = [name for term, own in labels for name in weight_names(term, own)]
+    names = [name for term, term_labels in labels for name in weight_names(term, term_labels)]
     if len(set(names)) < len(names) or len(dict(labels)) < len(labels):
         raise InvalidInput(
             f"Terms and their weights must have different names; found {names}. Rename some in a dict of terms."
@@ -108,17 +110,17 @@ def weight_names(term: str, labels: Sequence[str]) -> list[str]:
 
 
 def loss_box(bounds: Bounds, terms: Mapping[str, Sequence[str]], *, others: bool) -> Box:
-    """Make the box over all weights of a loss.
+    """Build the box over all weights of a loss.
 
     Parameters
     ----------
     bounds : Box or mapping
-        A box over the full names; or ``{term: bound}``, where a bound holds for each of the term's weights, or is
-        itself ``{label: bound}``.
+        A box over the full names, or ``{term: bound}``. A bound applies to each of the term's weights, unless it is
+        itself a mapping ``{label: bound}``.
     terms : mapping of str to sequence of str
         The labels of each term's weights.
     others : bool
-        Whether further names are those of terms that will be known when they are first evaluated.
+        Whether the bounds may name further terms, as for `make_layout`.
     """
     if isinstance(bounds, Box):
         names = [name for term, labels in terms.items() for name in weight_names(term, labels)]
@@ -139,8 +141,8 @@ def loss_box(bounds: Bounds, terms: Mapping[str, Sequence[str]], *, others: bool
     return Box.from_dict(spread)
 
 
-def _check_names(found: Sequence[str], terms: Sequence[str], *, others: bool) -> None:
-    missing, unknown = [name for name in terms if name not in found], [name for name in found if name not in terms]
+def _check_names(names: Sequence[str], terms: Sequence[str], *, others: bool) -> None:
+    missing, unknown = [name for name in terms if name not in names], [name for name in names if name not in terms]
     if missing or (unknown and not others):
         raise InvalidInput(
             f"The box must have the names of the terms, {list(terms)}; missing {missing}, unknown {unknown}. Give "

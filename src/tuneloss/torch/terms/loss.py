@@ -26,26 +26,26 @@ class LinearLoss(nn.Module):
     """A training loss ``loss(model, batch)``: the sum over terms of weight times term.
 
     Terms are of two kinds. Data terms are callables ``(model, batch) -> scalar``, a mean over the batch. Penalties,
-    such as ``L2()``, are sums over parameters. Terms of weight 0 are not evaluated, unless one forward gives them
-    anyway.
+    such as ``L2()``, are sums over parameters. A term of weight 0 is not evaluated, unless a callable that returns
+    several terms is needed for another one.
 
     Parameters
     ----------
     terms : mapping of str to term, or sequence of terms
         In a sequence, a callable may also return ``{name: scalar}``: several terms of one forward.
     box : mapping or Box
-        ``{term: (lower, upper)}``, or a number instead of a pair to pin a weight. A bound holds for each weight of its
-        term. Or a `Box` over the names of all weights, such as ``Box.simplex(names)``.
+        ``{term: (lower, upper)}``, with a number instead of a pair to pin a weight. A bound applies to each weight of
+        its term. Or a `Box` over the names of all weights, such as ``Box.simplex(names)``.
     weights : mapping or array, optional
-        The first weights; by default the lower bounds (on a simplex, equal weights).
+        The initial weights; by default the lower bounds (on a simplex, equal weights).
     normalize : bool, default False
-        Divide by the sum of the data terms' weights, so that a learned weight does not change the step size under SGD.
-        Without it penalties keep their strength relative to the pinned term. Adam and AdaGrad do not depend on the
-        scale of a loss anyway.
+        Whether to divide by the sum of the data terms' weights, so that a learned weight does not change the step size
+        under SGD. Without it, penalties keep their strength relative to the pinned term. Adam and AdaGrad do not depend
+        on the scale of a loss anyway.
     share_forward : bool, default True
-        Terms that make the same call of the model, such as ``model(batch[0])``, share it. For this, terms receive a
-        stand-in for the model, which is called and read like the model but is no `nn.Module`. Without it, each term
-        calls the model itself, with its own draw of the model's dropout.
+        Whether terms that call the model in the same way, such as ``model(batch[0])``, share one forward. For this,
+        terms receive a stand-in for the model. It is called and read like the model but is not an `nn.Module`. Without
+        sharing, each term calls the model itself, with its own draw of the model's dropout.
 
     Attributes
     ----------
@@ -54,6 +54,7 @@ class LinearLoss(nn.Module):
     names : tuple of str
         The names of the weights, in their order.
     box : Box
+        The weights that are allowed.
 
     Examples
     --------
@@ -141,10 +142,16 @@ class LinearLoss(nn.Module):
         return numbers
 
     def set_weights(self, weights: Mapping[str, float | Sequence[float]] | ArrayLike) -> None:
-        """Set some weights by name, or all of them as an array; a penalty's name stands for all of its weights."""
+        """Set weights.
+
+        Parameters
+        ----------
+        weights : mapping or (k,) array
+            Some weights by name, or all of them in order. The name of a penalty stands for all of its weights.
+        """
         values: Any = weights
         if isinstance(weights, Mapping):
-            # In the box again, should the buffer be in bfloat16.
+            # If the buffer is in bfloat16, its rounding may have moved weights out of the box.
             values = np.clip(self.numbers(), self.box.lower, self.box.upper).tolist()
             for name, value in weights.items():
                 positions = self.layout.positions(name)
@@ -170,21 +177,21 @@ class LinearLoss(nn.Module):
         return total / size if size else total
 
     def _weighted_penalties(self, model: nn.Module, weights: Sequence[float]) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """Return weight times value of each penalty that has a weight, and what `last` says of it."""
+        """Return weight times value of each penalty of nonzero weight, and its entry of `last`."""
         active = [(placed, placed.weights_in(weights)) for placed in self.layout.penalties]
-        active = [(placed, own) for placed, own in active if any(own)]
+        active = [(placed, term_weights) for placed, term_weights in active if any(term_weights)]
         params = trainable(model) if active else {}
         parts, last = [], {}
-        for placed, own in active:
-            part = placed.penalty.total(params, own)
+        for placed, term_weights in active:
+            part = placed.penalty.total(params, term_weights)
             parts.append(part)
-            last[placed.name] = part.detach() / own[0] if len(own) == 1 else part.detach()
+            last[placed.name] = part.detach() / term_weights[0] if len(term_weights) == 1 else part.detach()
         return parts, last
 
     def _weighted_data(
         self, model: nn.Module, batch: Batch, weights: Sequence[float]
     ) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """Return weight times value of each data term that has a weight, and the values of all that were evaluated."""
+        """Return weight times value of each data term of nonzero weight, and the values of all that were evaluated."""
         places = self.layout.data
         values = self.data_values(model, batch, [name for name, j in places.items() if weights[j] != 0])
         parts = [weights[places[name]] * value for name, value in values.items() if weights[places[name]] != 0]
@@ -200,7 +207,7 @@ class LinearLoss(nn.Module):
         model : Module
         batch : object
         names : iterable of str, optional
-            The terms that are needed, by default all. Others that the same callable gives are returned too.
+            The terms that are needed, by default all. Other terms that the same callable returns are included.
         of : sequence of Source, optional
             The sources to evaluate, by default all.
 
@@ -224,13 +231,19 @@ class LinearLoss(nn.Module):
         return self.layout.penalties
 
     def place_knots(self, model: nn.Module) -> None:
-        """Put the knots of every `ConvexPiecewiseLinear` that has none at quantiles of the model's parameters."""
+        """Place the knots of every `ConvexPiecewiseLinear` that has none yet at quantiles of the model's parameters.
+
+        Parameters
+        ----------
+        model : Module
+            The model.
+        """
         for _, penalty, _ in self.layout.learned:
             if not penalty.placed:
                 penalty.place(trainable(model))
 
     def regularizers(self) -> dict[str, tuple[Array, Array]]:
-        """Return each learned convex function as its knots (p,), and its values there minus the least one (p,).
+        """Return each learned convex function: its knots (p,), and its values there minus the least value (p,).
 
         Returns
         -------
@@ -247,11 +260,11 @@ class LinearLoss(nn.Module):
         return curves
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a copy, without what was read: the buffers of a copy count their versions anew."""
+        """Return the state for a copy, without the cached weights: the version of a copied buffer starts again."""
         return {**self.__dict__, "_numbers": (None, 0, [])}
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the names of the weights, so that a state is not taken for that of another loss."""
+        """Return the names of the weights, by which a state of another loss is refused."""
         return {"names": list(self.names)}
 
     def set_extra_state(self, state: Any) -> None:
@@ -297,9 +310,9 @@ def _refuse_another_loss(module: nn.Module, state: Mapping[str, Any], prefix: st
     """Raise, before anything is loaded, unless the state is that of a loss with these weights."""
     assert isinstance(module, LinearLoss)
     extra = state.get(f"{prefix}_extra_state")
-    found = extra.get("names") if isinstance(extra, Mapping) else None
-    if f"{prefix}weights" in state and (found is None or tuple(found) != module.names):
+    names = extra.get("names") if isinstance(extra, Mapping) else None
+    if f"{prefix}weights" in state and (names is None or tuple(names) != module.names):
         raise InvalidInput(
             f"The state must be of a loss with the same weights, {list(module.names)}; found "
-            f"{'no names' if found is None else list(found)}. Build the loss as it was when the state was saved."
+            f"{'no names' if names is None else list(names)}. Build the loss as it was when the state was saved."
         )

@@ -20,8 +20,8 @@ from tuneloss.torch.terms.source import check_scalar
 class Penalty(nn.Module, ABC):
     """A term that is a function of parameters, so that it needs no data.
 
-    By default it is taken of the model's matrices and kernels, without biases and norms, as is usual for weight decay.
-    A tied parameter counts once, a frozen one not at all.
+    By default it applies to the model's matrices and kernels, but not to biases and norms, as is usual for weight
+    decay. A tied parameter counts once, a frozen one not at all.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Penalty(nn.Module, ABC):
         The parameters: a pattern of names such as ``"encoder.*"``, several patterns, or a function
         ``(name, parameter) -> bool``.
     groups : mapping of str to str or sequence of str, optional
-        Patterns by group, instead of `params`. Each group has weights of its own, called ``"l2/group"`` if the term is
+        Patterns by group, instead of `params`. Each group has its own weights, called ``"l2/group"`` if the term is
         called ``"l2"``. `by_layer` makes one group per layer.
 
     Raises
@@ -39,8 +39,8 @@ class Penalty(nn.Module, ABC):
 
     Notes
     -----
-    For a penalty of your own, subclass `GroupPenalty` and define `value`. For weights of another kind, subclass this
-    class and define `total` and `labels`. Observations then take its gradients by autograd.
+    To write your own penalty, subclass `GroupPenalty` and define `value`. If it has other weights than one per group,
+    subclass this class and define `total` and `labels`. An observation then computes its gradients by autograd.
     """
 
     name = "penalty"
@@ -57,14 +57,14 @@ class Penalty(nn.Module, ABC):
 
     @property
     def is_entrywise(self) -> bool:
-        """Whether it is a sum over single entries of parameters, so that it can be taken block by block.
+        """Whether it is a sum over single entries of parameters, so that it can be evaluated block by block.
 
-        The class must say ``entrywise = True`` itself. It is not inherited, since a subclass may change the value.
+        The class itself must set ``entrywise = True``. This is not inherited, since a subclass may change the value.
         """
         return bool(vars(type(self)).get("entrywise", False))
 
     def labels(self) -> list[str]:
-        """Name its weights, without the name of the term; a single weight has the name ""."""
+        """Return the names of its weights, without the name of the term; a single weight has the name ""."""
         return list(self.groups)
 
     def members(self, params: Mapping[str, Tensor]) -> dict[str, int]:
@@ -81,15 +81,26 @@ class Penalty(nn.Module, ABC):
 
     @abstractmethod
     def total(self, params: Mapping[str, Tensor], weights: Sequence[float]) -> Tensor:
-        """Return the sum of weight times value over its weights, to be differentiated in a training step.
+        """Return the sum over its weights of weight times value, to be differentiated in a training step.
 
-        Of a sharded parameter (FSDP2) it sees the local part: the gradient is right, and the value is the local share.
+        Under FSDP2 it sees the local part of each parameter. The gradient is right, and the value is the local share.
+
+        Parameters
+        ----------
+        params : mapping of str to tensor
+            All parameters that are trained.
+        weights : sequence of float
+            Its weights, in the order of `labels`.
+
+        Returns
+        -------
+        scalar tensor
         """
 
     def columns(
         self, term: str, positions: Sequence[int], params: Mapping[str, Tensor], inside: Collection[str]
     ) -> Sequence[Columns]:
-        """Return its columns of the jacobian: here by autograd of `total`, which is right for every penalty.
+        """Return its columns of the jacobian. The default, autograd of `total`, is right for every penalty.
 
         Parameters
         ----------
@@ -103,10 +114,10 @@ class Penalty(nn.Module, ABC):
             The names of the parameters to differentiate by.
         """
         gradients = differentiate(term, self, params, inside)
-        return [GradientColumn(j, *one) for j, one in zip(positions, gradients, strict=True)]
+        return [GradientColumn(j, value, gradient) for j, (value, gradient) in zip(positions, gradients, strict=True)]
 
     def has_closed_form(self, total: Callable[..., Tensor]) -> bool:
-        """Whether the closed form that belongs to a method `total` holds: it is entrywise, and does not override it."""
+        """Return whether the closed form of a method `total` is right: it is entrywise, and does not override it."""
         return self.is_entrywise and type(self).total is total
 
 
@@ -120,8 +131,8 @@ class GroupPenalty(Penalty):
 
     Notes
     -----
-    A subclass defines `value`. If the value is a sum over single entries, say ``entrywise = True`` in the class. Then
-    it is taken block by block, and works under FSDP2.
+    A subclass defines `value`. If the value is a sum over single entries, set ``entrywise = True`` in the class. Then
+    the penalty is evaluated block by block, and works under FSDP2.
 
     Examples
     --------
@@ -134,10 +145,30 @@ class GroupPenalty(Penalty):
 
     @abstractmethod
     def value(self, x: Tensor) -> Tensor:
-        """Return the value at one parameter x, a scalar: of the whole tensor, or of some entries if `entrywise`."""
+        """Return the value at one parameter.
+
+        Parameters
+        ----------
+        x : tensor
+            The whole parameter; if `entrywise`, it may be some of its entries.
+
+        Returns
+        -------
+        scalar tensor
+        """
 
     def slope(self, x: Tensor) -> Tensor:
-        """Return the gradient of `value` at x, of the same shape."""
+        """Return the gradient of `value`; by default by autograd.
+
+        Parameters
+        ----------
+        x : tensor
+            As for `value`.
+
+        Returns
+        -------
+        tensor of the shape of x
+        """
         with torch.enable_grad():
             x = x.detach().requires_grad_()
             (gradient,) = torch.autograd.grad(self.value(x), x)
@@ -194,7 +225,7 @@ class L1(GroupPenalty):
 
 
 class L2(GroupPenalty):
-    """The sum of the squares of the parameters. Under plain SGD a weight of w does what ``weight_decay=2 * w`` does.
+    """The sum of the squares of the parameters. Under plain SGD, a weight w acts like ``weight_decay=2 * w``.
 
     Parameters
     ----------
@@ -220,7 +251,7 @@ class L2(GroupPenalty):
 def differentiate(
     term: str, penalty: Penalty, params: Mapping[str, Tensor], inside: Collection[str]
 ) -> Iterator[tuple[float, dict[str, Tensor]]]:
-    """Give the value and the gradient of each weight of a penalty, by autograd over whole parameters.
+    """Yield the value and the gradient of each weight of a penalty, by autograd over whole parameters.
 
     It differentiates `total` with one weight at 1 and the others at 0.
 

@@ -27,16 +27,18 @@ class ConvexPiecewiseLinear(Penalty):
 
     .. math:: r(x) = \\sum_j right_j \\max(x - a_j, 0) + left_j \\max(a_j - x, 0)
 
-    It has 2p weights per group: right0 ... right(p-1), left0 ... left(p-1). Non-negative weights give, up to a
-    constant, every such r that does not fall without end to either side.
+    It has 2p weights per group: right0 ... right(p-1), left0 ... left(p-1). Up to a constant, non-negative weights can
+    represent every such r that is bounded from below.
 
     Parameters
     ----------
     knots : int or array, default 50
-        The number of knots, which `OnlineTuner` places at quantiles of the parameters after the first epoch (or
-        `LinearLoss.place_knots` when it is called); or their positions, in ascending order.
-    params, groups
-        As for every penalty. Each group has knots and a function r of its own.
+        The number of knots, or their positions in ascending order. A number of knots is placed at quantiles of the
+        parameters, by `OnlineTuner` after the first epoch or by `LinearLoss.place_knots`.
+    params : str, sequence of str or callable, optional
+        As for `Penalty`.
+    groups : mapping of str to str or sequence of str, optional
+        As for `Penalty`. Each group has its own knots and its own function r.
 
     Notes
     -----
@@ -78,7 +80,13 @@ class ConvexPiecewiseLinear(Penalty):
         return not bool(self.knots.isnan().any())
 
     def place(self, params: Mapping[str, Tensor]) -> None:
-        """Put the knots at quantiles of these parameters, group by group."""
+        """Place the knots at quantiles of parameters, group by group.
+
+        Parameters
+        ----------
+        params : mapping of str to tensor
+            The parameters by name.
+        """
         for names, row in zip(self.members_by_group(params), self.knots, strict=True):
             parts = [gathered(params[name]) for name in names]
             values = torch.cat([part.flatten().to(parts[0].device) for part in parts])
@@ -114,13 +122,29 @@ class ConvexPiecewiseLinear(Penalty):
         return [HingeColumns(*group) for group in groups]
 
     def function(self, weights: Sequence[float], group: int = 0) -> PiecewiseLinear:
-        """Return the function r of a group, given all weights of this term."""
+        """Return the function r of a group.
+
+        Parameters
+        ----------
+        weights : sequence of float
+            All weights of this term.
+        group : int, default 0
+            The number of the group.
+        """
         self.check_placed()
         n, p = self.knots.shape
         return PiecewiseLinear.from_weights(Grid(self.knots[group]).positions, np.reshape(weights, (n, 2 * p))[group])
 
     def curve(self, weights: Sequence[float], group: int = 0) -> tuple[Array, Array]:
-        """Return the knots (p,) of a group, and r there minus its least value (p,), to be drawn."""
+        """Return the knots (p,) of a group, and r there minus its least value (p,), to be drawn.
+
+        Parameters
+        ----------
+        weights : sequence of float
+            All weights of this term.
+        group : int, default 0
+            The number of the group.
+        """
         return self.function(weights, group).curve()
 
     def check_placed(self) -> None:
@@ -133,7 +157,7 @@ class ConvexPiecewiseLinear(Penalty):
             )
 
     def _tables(self, weights: Sequence[float]) -> list[Table]:
-        """Return a table per group; they are kept while knots and weights stay as they are."""
+        """Return one table per group. The tables are cached until knots or weights change."""
         key = (self.knots._version, tuple(weights))
         knots, old_key, tables = self._cache
         stale = knots is not self.knots or old_key != key
@@ -143,5 +167,5 @@ class ConvexPiecewiseLinear(Penalty):
         return tables
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a copy, without its tables: the buffers of a copy count their versions anew."""
+        """Return the state for a copy, without the tables: the version counter of a copied buffer starts again."""
         return {**self.__dict__, "_cache": (None, (), [])}

@@ -1,4 +1,4 @@
-"""Which parameters of a model a penalty is taken of."""
+"""Which parameters of a model a penalty applies to."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Select = Patterns | Callable[[str, Tensor], bool]
 
 
 def trainable(model: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters that are trained, by name: a tied one once, and no frozen one.
+    """Return the parameters that are trained, by name. A tied parameter appears once, a frozen one not at all.
 
     Raises
     ------
     InvalidInput
-        If the model is no module, has lazy parameters, complex ones, or none that is trained.
+        If the model is not a module, has lazy or complex parameters, or has none that is trained.
     """
     module = as_module(model)
     if not isinstance(module, nn.Module):
@@ -50,12 +50,12 @@ def trainable(model: nn.Module) -> dict[str, Tensor]:
 
 
 def is_weight(name: str, p: Tensor) -> bool:
-    """Whether weight decay is usual for a parameter: for a matrix or kernel, not for a bias or a norm's scale."""
+    """Return whether a parameter usually has weight decay: matrices and kernels do, biases and norms do not."""
     return p.ndim >= 2
 
 
 def matches(select: Select | None, name: str, p: Tensor) -> bool:
-    """Whether a parameter is selected by a pattern such as ``"*.weight"``, by one of several, or by a function.
+    """Return whether a parameter is selected by a pattern such as ``"*.weight"``, by one of several, or by a function.
 
     Examples
     --------
@@ -71,11 +71,12 @@ def matches(select: Select | None, name: str, p: Tensor) -> bool:
 
 
 def by_layer(model: nn.Module) -> dict[str, list[str]]:
-    """Make groups for a penalty with one weight per layer.
+    """Build groups for a penalty with one weight per layer.
 
     Parameters
     ----------
     model : Module
+        The model.
 
     Returns
     -------

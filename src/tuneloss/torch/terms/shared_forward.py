@@ -1,4 +1,4 @@
-"""One forward for all terms that ask for the same one."""
+"""One forward for all terms that call the model in the same way."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from torch import nn
 
 
 class SharedForward:
-    """A stand-in for a model while terms are evaluated: it makes the same call on the same tensors once.
+    """A stand-in for a model while terms are evaluated: repeated calls on the same tensors are made once.
 
-    So terms that all ask for ``model(batch[0])`` share one forward, and one draw of the model's own dropout. All other
-    attributes are the model's.
+    So terms that all call ``model(batch[0])`` share one forward, and one draw of the model's own dropout. All other
+    attributes are those of the model.
 
     Parameters
     ----------
     model : Module
+        The model.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -56,6 +57,6 @@ class SharedForward:
 
 
 def as_module(model: Any) -> nn.Module:
-    """Return the model, also if a stand-in for it is given."""
+    """Return the model itself if a stand-in for it is given; otherwise what is given."""
     module: nn.Module = model._model if isinstance(model, SharedForward) else model
     return module

@@ -36,7 +36,7 @@ class Source:
         self.names = None if self._fixed_name is None else (self._fixed_name,)
 
     def values(self, model: Any, batch: Batch) -> dict[str, Tensor]:
-        """Evaluate the terms on a batch; returns scalars by name."""
+        """Evaluate the terms on a batch, and return scalars by name."""
         result = self.term(model, batch)
         if isinstance(result, Mapping):
             if self._fixed_name is not None:
@@ -67,7 +67,9 @@ class Source:
 
 
 def takes_model_and_batch(function: object) -> bool:
-    """Whether something can be called as ``function(model, batch)``. Models and losses of `torch.nn` take tensors.
+    """Return whether something can be called as ``function(model, batch)``.
+
+    Models and losses of `torch.nn` cannot: they take tensors.
 
     Examples
     --------
@@ -105,13 +107,13 @@ def describe(thing: object) -> str:
 def check_scalar(name: str, value: object) -> None:
     """Raise unless a term returned one real number."""
     if not isinstance(value, Tensor):
-        found, remedy = f"a {type(value).__name__}", "Return the mean as a tensor."
+        problem, remedy = f"a {type(value).__name__}", "Return the mean as a tensor."
     elif value.numel() != 1:
-        found, remedy = f"shape {tuple(value.shape)}", "Take the mean."
+        problem, remedy = f"shape {tuple(value.shape)}", "Take the mean."
     elif value.is_complex():
-        found, remedy = "a complex number", "Take its real part or its absolute value."
+        problem, remedy = "a complex number", "Take its real part or its absolute value."
     else:
         return
     raise InvalidInput(
-        f"A term must return a scalar tensor, a mean over the batch; {name!r} returned {found}. {remedy}"
+        f"A term must return a scalar tensor, a mean over the batch; {name!r} returned {problem}. {remedy}"
     )
