@@ -95,19 +95,23 @@ class OnlineTuner:
         patience: int = 10,
     ) -> None:
         check_call("OnlineTuner", model, loss, error, train, validation, metric)
-        self.policy = _check_type(policy, OnlinePolicy, "policy")
         self.observe_options = _check_type(observe, ObserveOptions, "observe")
         self.model, self.loss, self.error, self.metric = model, loss, error, metric
         self.train, self.validation = train, validation
         self.every, self.patience = as_integer(every, "every", 1), as_integer(patience, "patience", 1)
         self.keep_best = keep_best
         self.learned: LearnedLoss | None = None
-        self._learner = OnlineLearner(loss.box, self.policy)
+        self._learner = OnlineLearner(loss.box, _check_type(policy, OnlinePolicy, "policy"))
         self._history = History(loss.names)
         self._calls, self._best_index, self._warned_of = 0, -1, -1
         self._best_model: dict[str, Any] = {}
         if optimizer is not None:
             _warn_of_weight_decay(optimizer, loss)
+
+    @property
+    def policy(self) -> OnlinePolicy:
+        """How the tuner learns."""
+        return self._learner.policy
 
     @property
     def history(self) -> list[StepRecord]:
