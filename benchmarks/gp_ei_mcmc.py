@@ -3,7 +3,7 @@
 python benchmarks/gp_ei_mcmc.py      needs `pip install botorch numpyro` beside tuneloss; reads results/table1.jsonl
 
 Data: validation log losses of 19 training runs, those of random search and of TPE in one repeat. Twice:
-BoTorch with our priors, where all must agree but for the noise of two samplers (slice sampling, NUTS), and with its own
+BoTorch with our priors, where both must agree up to the noise of two samplers (slice sampling, NUTS), and with its own
 priors, to see how much they matter.
 """
 

@@ -152,7 +152,7 @@ def piecewise_gram(quick: bool) -> None:
     taken = side_by_side(calls, 3 if quick else 7)
     gap = float((by_bins() - by_jacobian(torch.float64)).abs().max() / n)
     print(f"\nThe gram of ConvexPiecewiseLinear(50), summed in float64, at n = {n} ({1e3 * taken['bins']:.0f} ms;")
-    print(f"largest difference {gap:.0e} of n); an explicit Jacobian takes so many times as long:")
+    print(f"largest difference {gap:.0e} of n); the time of an explicit Jacobian, as a multiple of that:")
     for dtype in dtypes:
         print(f"  in {dtype}: {taken[str(dtype)] / taken['bins']:.1f}")
 

@@ -133,7 +133,7 @@ def compare(name: str, splits: range, methods: list[str]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--sets", nargs="+", choices=[*TABLES, *IMAGES], help="all, but for images without features files"
+        "--sets", nargs="+", choices=[*TABLES, *IMAGES], help="default: all, except images without features files"
     )
     parser.add_argument("--repeats", type=int, default=1, help="how many splits")
     parser.add_argument("--first", type=int, default=0, help="the number, and seed, of the first of them")

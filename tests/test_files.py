@@ -13,7 +13,7 @@ from tuneloss.files import create, draft_folder, replacing, write_all, write_who
 
 
 class FullDisk:
-    """A file of a disk with room for so many bytes, as the operating system shows it: a short write, then an error."""
+    """A file on a disk with little room left, as the operating system shows it: a short write, then an error."""
 
     def __init__(self, room):
         self.room, self.content = room, b""

@@ -1,6 +1,6 @@
 """A command that meets a full disk says so in one line, and leaves the files that were there as they were.
 
-A process that may write so many bytes to a file and no more stands for the disk: the system refuses the rest.
+A limit on the size of files stands for the full disk: the system refuses to write more.
 """
 
 import os

@@ -38,7 +38,7 @@ def tell_for_ever(path: Path, said: int) -> None:
 
 
 def kill_once(path: Path, pause: float) -> int | None:
-    """Let a process tell for so many seconds; how many it said were told, None if it said nothing yet."""
+    """Kill a process after `pause` seconds of telling; return how many records it reported; None if none."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -131,8 +131,8 @@ def test_validation_examples_of_ones_own(digits):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_fraction_that_is_asked_for_is_taken(digits):
-    """As one split, however few examples it has; without one, few examples are for 5 folds, and many for one split; or,
-    where a fifth has not 20 of each class on average, for as many of the 5 as have."""
+    """A given split is used, however few examples it has. Without one, few examples give 5 folds and many give one
+    split. If a fifth has fewer than 20 examples per class, several of the 5 folds are used."""
     x, _, y, _ = digits
     seen = []
 

@@ -143,7 +143,7 @@ class PiecewiseLinear:
 
 
 def _over_bins(right: Array, left: Array) -> Array:
-    """In each bin, (2p + 1,): the sum of `right` over the knots below it minus the sum of `left` over those above."""
+    """Return for each of 2p + 1 bins the sum of `right` over knots below minus the sum of `left` over knots above."""
     below, above = np.append(0.0, np.cumsum(right)), np.append(np.cumsum(left[::-1])[::-1], 0.0)
     bins = np.empty(2 * len(right) + 1)
     bins[::2], bins[1::2] = below - above, below[:-1] - above[1:]

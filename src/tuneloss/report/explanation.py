@@ -52,7 +52,7 @@ def _learned_words(info: RunsInfo, learned: LearnedLoss) -> list[str]:
 
 
 def _selection(info: RunsInfo, learned: LearnedLoss) -> str:
-    """Which model the learned loss selects."""
+    """Say which model the learned loss selects."""
     name, n = _names([info.observed[learned.argmin]]), len(info.observed)
     model = f"{name}, of {info.measure} {info.observations[learned.argmin].score:.5g}"
     if n == 1:
@@ -68,12 +68,12 @@ def _fit_words(info: RunsInfo) -> list[str]:
 
 
 def _names(runs: Iterable[Run]) -> str:
-    """Runs by their numbers, each once; models of the initial set have no number."""
+    """Name each run once by its number; models of the initial set have no number."""
     return ", ".join(dict.fromkeys("an initial model" if run.run is None else f"run {run_name(run)}" for run in runs))
 
 
 def _search_words(info: RunsInfo) -> list[str]:
-    """How a search learned on splits of its own."""
+    """Say how a search learned on its own splits."""
     if not info.learned_weights:
         return ["LearnLoss was not asked, or found no solution. All runs were made before it would be asked."]
     sentences = [
@@ -94,7 +94,7 @@ def _convergence_words(info: RunsInfo) -> list[str]:
 
 
 def _alignment_words(info: RunsInfo) -> list[str]:
-    """How much better the gradient of the loss follows that of the error, at the selected model."""
+    """Say how much better the gradient of the loss follows that of the error, at the selected model."""
     first = info.first_weights
     if first is None or info.learned is None or not info.has_gradients:
         return []

@@ -64,7 +64,7 @@ def _best_words(info: RunsInfo) -> list[str]:
 
 
 def _change_words(info: RunsInfo, best: Run, score: float) -> list[str]:
-    """How much better the best run is than the first."""
+    """Say how much better the best run is than the first."""
     first = next((run for run in info.runs if run.weights is not None and run.observation is not None), None)
     if first is None or first is best or first.observation is None or not first.observation.score:
         return []
@@ -100,7 +100,7 @@ def _progress(info: RunsInfo) -> str:
 
 
 def _reference_table(info: RunsInfo) -> str:
-    """Other models that the header names, such as those of plain methods."""
+    """Return a table of the other models that the header names, such as those of plain methods."""
     reference = info.header.reference
     measures = list(dict.fromkeys(measure for values in reference.values() for measure in values))
     rows = [

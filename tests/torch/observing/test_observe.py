@@ -524,7 +524,7 @@ def test_a_callable_says_that_it_is_random():
 
 @pytest.mark.parametrize(("count", "used"), [(2, 2), (0.5, 2), (0.01, 1), (99, 4), (1.0, 4), (None, 4)])
 def test_a_part_of_the_training_batches(count, used):
-    """Its values are those of these batches; so is the gram, but for the noise that is taken off the data terms."""
+    """Values and gram are those of the batches that are read, except for the noise that is removed from data terms."""
     net, loss = make_net(), make_loss()
     part = observe(net, loss, brier, TRAIN, VALIDATION, batches=count)
     right = observe(net, loss, brier, TRAIN[:used], VALIDATION)

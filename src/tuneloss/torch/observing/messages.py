@@ -77,7 +77,9 @@ def together(group: dist.ProcessGroup) -> Iterator[None]:
         raise
     (failed,) = _count([False], group)
     if failed:
-        raise InvalidInput(f"Every process must be able to observe, but {failed} of {group.size()} failed: see there.")
+        raise InvalidInput(
+            f"Every process must be able to observe, but {failed} of {group.size()} failed. See their errors."
+        )
 
 
 def in_step(batches: Iterable[Batch], group: dist.ProcessGroup) -> Iterator[Batch]:
@@ -99,12 +101,14 @@ def in_step(batches: Iterable[Batch], group: dist.ProcessGroup) -> Iterator[Batc
         if failure is not None:
             raise failure
         if failed:
-            raise InvalidInput(f"Each process must read a batch, but {failed} of {group.size()} failed: see there.")
+            raise InvalidInput(
+                f"Each process must read a batch, but {failed} of {group.size()} failed. See their errors."
+            )
         if 0 < present < group.size():
             raise InvalidInput(
-                f"Under FSDP2 each process must read as many batches, but after {count} batches "
+                f"Under FSDP2 each process must read the same number of batches, but after {count} batches "
                 f"{group.size() - present} of {group.size()} processes had no more. "
-                "Give each process as many batches; they may be of unequal size."
+                "Give each process the same number of batches; they may be of unequal size."
             )
         if batch is _END:
             return
