@@ -183,7 +183,7 @@ def test_learn_prints_the_next_weights(files):
     answer = json.loads(done.stdout)
     assert answer["weights"] == pytest.approx({"l2": 2.0, "fit": 1.0}, rel=1e-6)
     assert answer["n_runs"] == 2
-    assert answer["learned"]["objective"] == "paper"  # the third run's
+    assert answer["learned"]["objective"] == answer["form"] == "paper"  # the third run's
     assert answer["best"] == {"error": 3.0, "weights": {"l2": 1.0, "fit": 1.0}}
     begun = tuneloss("learn", "-", "--box", "box.toml", cwd=files, stdin="")
     assert json.loads(begun.stdout)["weights"] == pytest.approx({"l2": 1.0, "fit": 1.0})
@@ -191,6 +191,17 @@ def test_learn_prints_the_next_weights(files):
     assert json.loads(piped.stdout) == answer
     one = tuneloss("learn", "seen.jsonl", "--box", "box.toml", "--objective", "calibrated", cwd=files)
     assert json.loads(one.stdout)["learned"]["objective"] == "calibrated"
+
+
+def test_learn_follows_the_form_that_led_to_the_best_model(files):
+    """Told by the line of that model; without it, the calibrated form leads."""
+    best = LINES[0] | {"error": 2.0, "weights": {"l2": 2.0, "fit": 1}}
+    forms = []
+    for line in (best | {"form": "paper"}, best, best | {"form": "best"}):
+        text = "\n".join(map(json.dumps, [*LINES, line]))
+        forms.append(tuneloss("learn", "-", "--box", "box.toml", cwd=files, stdin=text))
+    assert [json.loads(done.stdout)["form"] for done in forms[:2]] == ["paper", "calibrated"]
+    assert "Line 3 of -: `form` must be" in forms[2].stderr
 
 
 def test_learn_takes_features_by_name_in_any_order_where_there_is_no_gram_to_be_read_wrongly(files):

@@ -31,11 +31,10 @@ def tuner_with(*runs: tuple[dict[str, float], float | None, str | None]) -> Loss
     """A tuner that was told runs of (weights, error, form); without an error the run failed."""
     tuner = LossTuner(BOX)
     for weights, error, form in runs:
-        tuner.reserve(weights, form=form)
         if error is None:
-            tuner.tell(weights, failed="diverged")
+            tuner.tell(weights, failed="diverged", form=form)
         else:
-            tuner.tell(weights, train(weights, error))
+            tuner.tell(weights, train(weights, error), form=form)
     return tuner
 
 
@@ -72,8 +71,7 @@ def test_the_best_is_so_by_its_metric():
     tuner = LossTuner(BOX)
     tuner.tell(FIRST, replace(train(FIRST, 3000.0), metric=0.5))
     for l2, form, error, metric in ((1.0, "calibrated", 2000.0, 0.9), (2.0, "paper", 2500.0, 0.1)):
-        tuner.reserve(point(l2), form=form)
-        tuner.tell(point(l2), replace(train(point(l2), error), metric=metric))
+        tuner.tell(point(l2), replace(train(point(l2), error), metric=metric), form=form)
     assert leader(tuner) == "paper"
 
 
@@ -120,15 +118,14 @@ def test_the_form_of_a_run_is_in_the_journal_and_may_be_missing(tmp_path):
     path = tmp_path / "runs.jsonl"
     tuner = LossTuner(BOX, journal=path)
     for weights, error, form in ((FIRST, 3000.0, None), (point(1.0), 2000.0, "paper")):
-        tuner.reserve(weights, form=form)
-        tuner.tell(weights, train(weights, error))
+        tuner.tell(weights, train(weights, error), form=form)
     assert [run.form for run in LossTuner(BOX, journal=path).history] == [None, "paper"]
     record = tuner.history[1].to_dict()
     assert Run.from_dict({name: value for name, value in record.items() if name != "form"}).form is None
     with pytest.raises(InvalidInput, match='`form` must be "calibrated", "paper" or None; found \'best\''):
         Run.from_dict(record | {"form": "best"})
     with pytest.raises(InvalidInput, match="`form` must be"):
-        tuner.reserve(FIRST, form="best")
+        tuner.tell(FIRST, train(FIRST), form="best")
 
 
 def test_a_fallback_keeps_the_form(monkeypatch):

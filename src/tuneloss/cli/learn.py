@@ -56,6 +56,8 @@ def learn(
 
     - `weights` are those that the model was trained with. Leave them out if it was not trained with this loss.
 
+    - `form` is what this command printed beside those weights. It tells which form of the cost led to a good model.
+
     A line {"weights": {...}, "failed": "diverged"} is a run that failed. An empty file gives the weights to begin with.
 
     BOX has one line per weight: `l2 = [0.01, 100]` is a range, `logloss = 1.0` a fixed weight, and `[0, inf]` has no
@@ -75,8 +77,9 @@ def learn(
 
 def answer(tuner: LossTuner) -> dict[str, Any]:
     """Return the next weights, the best run so far, and what was learned, as JSON types."""
-    weights, best, learned = tuner.ask(), tuner.best, tuner.learned
-    content: dict[str, Any] = {"weights": weights, "n_runs": tuner.n_runs, "best": None, "learned": None}
+    proposal, best, learned = tuner.propose(), tuner.best, tuner.learned
+    content: dict[str, Any] = {"weights": tuner.box.as_dict(proposal.point), "form": proposal.form}
+    content |= {"n_runs": tuner.n_runs, "best": None, "learned": None}
     if best is not None and best.observation is not None:
         content["best"] = {"error": best.observation.error, "weights": best.weights}
     if learned is not None:
@@ -91,15 +94,15 @@ def answer(tuner: LossTuner) -> dict[str, Any]:
 
 def tell(tuner: LossTuner, record: dict[str, Any]) -> None:
     """Tell the tuner what a line says."""
-    weights, features = record.get("weights"), record.get("features")
+    weights, features, form = (record.get(name) for name in ("weights", "features", "form"))
     if "failed" in record:
-        tuner.tell(weights, failed=str(record["failed"]))
+        tuner.tell(weights, failed=str(record["failed"]), form=form)
         return
     if isinstance(features, dict):
         if record.get("gram") is None and set(features) == set(tuner.box.names):
             features = {name: features[name] for name in tuner.box.names}  # many languages sort the keys they write
         record = record | {"features": list(features.values()), "names": list(features)}
-    tuner.tell(weights, Observation.from_dict(record))
+    tuner.tell(weights, Observation.from_dict(record), form=form)
 
 
 def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

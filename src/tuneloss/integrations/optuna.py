@@ -263,13 +263,9 @@ class TuneLossSampler(BaseSampler):
             return None
         try:
             observation = Observation.from_dict(trial.user_attrs[KEY])
-            if point is not None:
-                proposal = self._recorded_proposal(trial.system_attrs)
-                tuner.reserve(point, form=None if proposal is None else proposal.form)
-            tuner.tell(point, observation)
+            proposal = self._recorded_proposal(trial.system_attrs)
+            tuner.tell(point, observation, form=None if proposal is None else proposal.form)
         except InvalidInput as reason:
-            if point is not None:
-                tuner.release(point)
             warnings.warn(f"Trial {trial.number} is left out, since {reason}", RuntimeWarning, stacklevel=2)
             return None
         return observation

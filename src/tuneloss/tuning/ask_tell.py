@@ -156,18 +156,10 @@ class LossTuner:
             self._pending.append(proposal)
             return proposal
 
-    def reserve(self, weights: Weights, *, form: Objective | None = None) -> None:
-        """Count weights as asked for, for example because another process trains with them.
-
-        Parameters
-        ----------
-        weights : mapping or (k,) array
-            The weights.
-        form : {"calibrated", "paper"}, optional
-            The form of the cost that proposed them.
-        """
+    def reserve(self, weights: Weights) -> None:
+        """Count weights as asked for, such as those that another process trains with."""
         with self._lock:
-            self._pending.append(Proposal(self.box.as_array(weights), as_form(form)))
+            self._pending.append(Proposal(self.box.as_array(weights)))
 
     def release(self, weights: Weights) -> None:
         """Undo `reserve` or `ask`: the weights may be proposed again.
@@ -187,6 +179,7 @@ class LossTuner:
         *,
         failed: str | None = None,
         info: Mapping[str, float] | None = None,
+        form: Objective | None = None,
     ) -> None:
         """Record the result of training with these weights: an observation, or why the run failed.
 
@@ -202,9 +195,11 @@ class LossTuner:
             Why the run failed.
         info : mapping of str to float, optional
             Other numbers of the model, e.g. ``{"test error": 0.1}``. A report shows them; learning ignores them.
+        form : {"calibrated", "paper"}, optional
+            The form of the cost that proposed the weights, if this tuner did not propose them itself: see `propose`.
         """
         check_told(observation, failed)
-        numbers = as_info(info)
+        numbers, form = as_info(info), as_form(form)
         with self._synchronized() as ledger:
             if observation is not None:
                 self._check([observation])
@@ -220,7 +215,7 @@ class LossTuner:
             earlier = ledger.run_with(point) if proposal is None else None  # this is another model of that run
             number = ledger.n_runs if earlier is None or earlier.run is None else earlier.run
             source = proposal or earlier
-            form = None if source is None else source.form
+            form = form or (None if source is None else source.form)
             self._record(Run(number, self.box.as_dict(point), observation, failed, numbers, form))
             self._take_pending(point)
 
@@ -316,7 +311,7 @@ class LossTuner:
             tuner._ledger.extend(Run.from_dicts(state["history"]))
             forms = state.get("pending_forms") or [None] * len(state["pending"])
             for point, form in zip(state["pending"], forms, strict=True):
-                tuner.reserve(point, form=form)
+                tuner._pending.append(Proposal(tuner.box.as_array(point), as_form(form)))
         return tuner
 
     def __getstate__(self) -> dict[str, Any]:
