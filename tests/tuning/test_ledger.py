@@ -120,6 +120,24 @@ class Interrupt:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a file that garbage collection closes
+def test_an_interrupt_of_tell_leaves_no_proposal_behind_of_a_run_that_was_told():
+    """At each line: either the run is told and its weights are no longer reserved, or neither."""
+    told = []
+    for at in range(1, 10_000):
+        tuner = LossTuner(BOX)
+        weights = tuner.ask()
+        try:
+            with Interrupt(at):
+                tuner.tell(weights, observation(0))
+        except KeyboardInterrupt:
+            told.append(tuner.n_runs)
+            assert len(tuner._pending) == 1 - tuner.n_runs
+        else:
+            break
+    assert set(told) == {0, 1}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a file that garbage collection closes
 def test_an_interrupt_at_any_line_of_tell_leaves_a_tuner_that_goes_on(tmp_path):
     """It was told or it was not: the tuner and its journal agree on that, and the next `tell` works."""
     tuner, runs, interrupted = LossTuner(BOX, journal=tmp_path / "runs.jsonl"), 0, 0

@@ -98,6 +98,7 @@ class LossTuner:
         self._lock = threading.RLock()
         self._ledger = Ledger(box)
         self._pending: list[Proposal] = []
+        self._telling: tuple[Proposal | None, int] | None = None  # of a `tell` under way, and the number of runs before
         self._journal: Journal | None = None
         if journal is not None:
             with without_garbage_collection():
@@ -216,8 +217,9 @@ class LossTuner:
             number = ledger.n_runs if earlier is None or earlier.run is None else earlier.run
             source = proposal or earlier
             form = form or (None if source is None else source.form)
+            self._telling = (proposal, len(ledger.runs))
             self._record(Run(number, self.box.as_dict(point), observation, failed, numbers, form))
-            self._take_pending(point)
+            self._end_telling()
 
     def run(self, train: Train, n_runs: int = 10, *, progress: bool = True) -> Run | None:
         """Ask, train and tell until there are `n_runs` runs in all.
@@ -327,6 +329,7 @@ class LossTuner:
             if self._journal is not None and len(self._journal.records) != len(self._ledger.runs):
                 self._read_journal(self._journal)
             self._ledger.catch_up()
+            self._end_telling()
             yield self._ledger
 
     def _read_journal(self, journal: Journal) -> None:
@@ -358,6 +361,15 @@ class LossTuner:
         if self._journal is not None:
             self._journal.append(run.to_dict())
         self._ledger.extend([run])
+
+    def _end_telling(self) -> None:
+        """Drop the pending proposal of the last `tell` if its run was recorded, also after an interrupt."""
+        if self._telling is None:
+            return
+        proposal, n_before = self._telling
+        if len(self._ledger.runs) > n_before:
+            self._pending = [other for other in self._pending if other is not proposal]
+        self._telling = None
 
     def _find_pending(self, point: Array) -> Proposal | None:
         return next((proposal for proposal in self._pending if same_point(point, proposal.point)), None)
