@@ -7,8 +7,10 @@ import pytest
 from scipy.optimize import linprog
 
 from tests.core.test_learn import observed, pinned_box, random_models
+from tests.properties import assert_selects
 from tuneloss import Box, Observation, learn_loss
 from tuneloss.core.learn import learn_loss_on_folds
+from tuneloss.core.observation import best_index
 from tuneloss.core.solver.program import scaling
 from tuneloss.core.solver.reachability import can_hold
 from tuneloss.errors import InvalidInput
@@ -57,6 +59,19 @@ def test_each_fold_selects_the_best_that_the_choices_before_allow(seed):
     for own, i in zip(features, best, strict=True):
         losses = own @ found.weights
         assert losses[i] <= losses.min() * (1 + 1e-9)  # it may be a tie
+
+
+def test_if_the_best_of_all_folds_cannot_be_selected_together_the_argmin_is_still_that_of_the_first_fold():
+    """Checked where the choice in the first fold differs from that in the last."""
+    box, n_differ = pinned_box(2), 0
+    for seed in range(40):
+        folds = folds_of(seed, n_folds=2, m=5, k=2)
+        learned = learn_loss_on_folds(folds, box)
+        assert_selects(learned.weights, folds[0], learned.argmin)
+        last = np.array([o.features for o in folds[1]]) @ learned.weights
+        together = [learned.argmin, int(np.argmin(last))]
+        n_differ += together != [best_index(fold) for fold in folds] and together[0] != together[1]
+    assert n_differ >= 3
 
 
 @pytest.mark.parametrize("ties", [False, True])

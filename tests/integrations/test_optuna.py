@@ -63,6 +63,16 @@ def test_it_asks_what_the_tuner_asks():
     assert study.best_value < study.trials[0].value
 
 
+def test_the_tuner_is_told_which_form_proposed_each_trial():
+    study = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))
+    study.optimize(objective, n_trials=6)
+    sampler = TuneLossSampler(BOX, seed=3)
+    sampler._propose(study, study.ask())
+    forms = [trial.system_attrs[KEY]["form"] for trial in study.trials[:6]]
+    assert set(forms) == {None, "calibrated", "paper"}
+    assert [run.form for run in sampler._studies[study].tuner.history] == forms
+
+
 @pytest.mark.parametrize("storage", ["sqlite", "journal"])
 def test_a_study_resumes_with_a_new_sampler(tmp_path, storage):
     whole = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))

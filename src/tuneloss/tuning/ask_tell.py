@@ -171,7 +171,7 @@ class LossTuner:
             The weights.
         """
         with self._lock:
-            self._take_pending(self.box.as_array(weights))
+            self._drop_pending(self._find_pending(self.box.as_array(weights)))
 
     def tell(
         self,
@@ -368,13 +368,11 @@ class LossTuner:
             return
         proposal, n_before = self._telling
         if len(self._ledger.runs) > n_before:
-            self._pending = [other for other in self._pending if other is not proposal]
+            self._drop_pending(proposal)
         self._telling = None
 
     def _find_pending(self, point: Array) -> Proposal | None:
         return next((proposal for proposal in self._pending if same_point(point, proposal.point)), None)
 
-    def _take_pending(self, point: Array) -> None:
-        """Remove the first pending proposal with this point, if there is one."""
-        proposal = self._find_pending(point)
+    def _drop_pending(self, proposal: Proposal | None) -> None:
         self._pending = [other for other in self._pending if other is not proposal]

@@ -100,8 +100,7 @@ class Proposer:
         """
         if self.objective != "both":
             return self.objective
-        leader = ledger.best_learned.form if ledger.best_learned else None
-        leader = leader or "calibrated"
+        leader = (ledger.best_learned and ledger.best_learned.form) or "calibrated"
         if n_asked % PERIOD != PERIOD - 1:
             return leader
         return "paper" if leader == "calibrated" else "calibrated"
