@@ -1,13 +1,16 @@
-"""What wraps a model is seen through. `observing/test_processes.py`, which starts processes, tests sharded models."""
+"""What wraps a model is seen through, and terms share one forward.
+
+`observing/test_processes.py`, which starts processes, tests sharded models.
+"""
 
 from copy import deepcopy
 
 import torch
 from torch import nn
 
-from tests.torch.reference import make_net
-from tuneloss.torch.shards import gathered, is_sharded, local, local_part
-from tuneloss.torch.wrappers import bare, clean_name
+from tests.torch.reference import Counted, make_data, make_net
+from tuneloss.torch import LinearLoss
+from tuneloss.torch.wrappers import SharedForward, bare, clean_name, gathered, is_sharded, local, local_part
 
 
 def test_wrappers_leave_no_trace_in_names():
@@ -29,3 +32,47 @@ def test_a_plain_parameter_is_its_own_part():
     for part in (local(weight), gathered(weight)):
         assert part.data_ptr() == weight.data_ptr()
         assert not part.requires_grad
+
+
+def test_the_same_call_on_the_same_tensors_is_made_once():
+    model, ((x, _),) = Counted(make_net()), make_data(4)
+    shared = SharedForward(model)
+    assert shared(x) is shared(x)
+    assert model.forwards == 1
+    shared(x.clone())
+    assert model.forwards == 2
+
+
+def test_what_changes_the_answer_is_another_call():
+    """Mode, gradients, autocast, and arguments by name."""
+    model, ((x, _),) = Counted(make_net()), make_data(4)
+    shared = SharedForward(model)
+    shared(x)
+    with torch.no_grad():
+        assert not shared(x).requires_grad
+    with torch.autocast("cpu", torch.bfloat16):
+        shared(x)
+    shared.eval()
+    shared(x)
+    shared(input=x)
+    assert model.forwards == 5
+    shared(input=x)
+    assert model.forwards == 5
+
+
+def test_the_stand_in_is_the_model_in_all_else():
+    net = make_net()
+    shared = SharedForward(net)
+    assert shared[0] is net[0]
+    assert len(shared) == 4
+    assert list(shared) == list(net)
+    assert list(shared.parameters()) == list(net.parameters())
+    shared.mark = 3
+    assert net.mark == 3
+    assert bool(SharedForward(nn.Sequential()))
+
+
+def test_a_term_may_use_parts_of_the_model():
+    net, (batch,) = make_net(), make_data(4)
+    loss = LinearLoss({"first": lambda model, batch: model[0](batch[0]).square().mean()}, box={"first": 1.0})
+    torch.testing.assert_close(loss(net, batch), net[0](batch[0]).square().mean())

@@ -1,20 +1,27 @@
-"""What wraps a model (torch.compile, DDP, activation checkpointing), and how to see through it."""
+"""What stands around a model, and how to see through it.
+
+A model may be compiled, checkpointed, in DDP, or sharded by FSDP2 (`torch.distributed.fsdp.fully_shard`). While the
+terms of a loss are evaluated, `SharedForward` stands for it. What only an observation needs of FSDP2 is in
+`observing/fsdp.py`.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 # Parts that wrappers put into a parameter's name: torch.compile, activation checkpointing.
 _WRAPPERS = frozenset({"_orig_mod", "_checkpoint_wrapped_module"})
 
 
-def bare(model: nn.Module) -> nn.Module:
-    """Return the module inside `torch.compile`, `DistributedDataParallel` and `DataParallel`, in any nesting.
+def bare(model: Any) -> nn.Module:
+    """Return the module inside `torch.compile`, DDP, `DataParallel` and `SharedForward`, in any nesting.
 
     Examples
     --------
@@ -23,12 +30,14 @@ def bare(model: nn.Module) -> nn.Module:
     True
     """
     while True:
-        if isinstance(model, DistributedDataParallel | DataParallel):
-            model = cast(nn.Module, model.module)
-        elif "_orig_mod" in model._modules:
-            model = cast(nn.Module, model._orig_mod)
+        if isinstance(model, SharedForward):
+            model = model._model
+        elif isinstance(model, DistributedDataParallel | DataParallel):
+            model = model.module
+        elif "_orig_mod" in getattr(model, "_modules", ()):
+            model = model._orig_mod
         else:
-            return model
+            return cast(nn.Module, model)
 
 
 def clean_name(name: str) -> str:
@@ -49,3 +58,94 @@ def eagerly(model: nn.Module) -> AbstractContextManager[Any]:
     """
     compiled = any("_orig_mod" in m._modules or m._compiled_call_impl is not None for m in model.modules())
     return torch.compiler.set_stance("force_eager") if compiled else nullcontext()  # only now: it imports dynamo
+
+
+class SharedForward:
+    """A stand-in for a model while terms are evaluated: repeated calls on the same tensors are made once.
+
+    So terms that all call ``model(batch[0])`` share one forward, and one draw of the model's own dropout. All other
+    attributes are those of the model.
+
+    Parameters
+    ----------
+    model : Module
+        The model.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.__dict__["_model"] = model
+        self.__dict__["_calls"] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        inputs = (*args, *kwargs.values())
+        autocast = [torch.is_autocast_enabled(device) for device in ("cpu", "cuda")]
+        state = (*kwargs, len(args), self._model.training, torch.is_grad_enabled(), *autocast)
+        for old_state, old_inputs, output in self._calls:
+            alike = old_state == state and len(old_inputs) == len(inputs)
+            if alike and all(a is b for a, b in zip(old_inputs, inputs, strict=True)):
+                return output
+        output = self._model(*args, **kwargs)
+        self._calls.append((state, inputs, output))
+        return output
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._model, name, value)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._model[key]
+
+    def __len__(self) -> int:
+        return len(self._model)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._model)
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def is_shard(tensor: Tensor) -> bool:
+    """Return whether a tensor is one process's view of a sharded one (a DTensor)."""
+    module = sys.modules.get("torch.distributed.tensor")  # if it is not imported, there is no DTensor
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
+def is_sharded(model: nn.Module) -> bool:
+    """Return whether FSDP2 shards a model: some module is `fully_shard`-ed, or some parameter is a DTensor."""
+    return any(True for _ in fsdp_modules(model)) or any(is_shard(p) for p in model.parameters())
+
+
+def local_part(p: Tensor) -> Tensor:
+    """Return a parameter, or this process's shard of it, as a part of the autograd graph."""
+    return cast(Tensor, cast(Any, p).to_local()) if is_shard(p) else p
+
+
+def local(tensor: Tensor) -> Tensor:
+    """Return a tensor, or this process's shard of it: detached, not copied."""
+    return local_part(tensor.detach())
+
+
+def gathered(p: Tensor) -> Tensor:
+    """Return all of a parameter, from every process that holds a shard of it; detached."""
+    return cast(Tensor, cast(Any, p.detach()).full_tensor()) if is_shard(p) else p.detach()
+
+
+def reshard(model: nn.Module) -> None:
+    """Free the parameters that FSDP2 has gathered, so that `model.parameters()` are the shards.
+
+    FSDP2 keeps its root gathered from a forward to the next backward. Meanwhile, `parameters()` are plain tensors. If
+    an optimizer steps then, the next forward reads old values. So call this before reading parameters and after the
+    last forward.
+    """
+    for module in fsdp_modules(model):
+        module.reshard()
+
+
+def fsdp_modules(model: nn.Module) -> Iterator[Any]:
+    """Yield each module that `fully_shard` was called on."""
+    module = sys.modules.get("torch.distributed.fsdp")  # if it is not imported, there is none
+    if module is not None:
+        yield from (m for m in model.modules() if isinstance(m, module.FSDPModule))

@@ -30,10 +30,9 @@ from tuneloss.torch import L1, L2, ConvexPiecewiseLinear, LinearLoss, UniformLab
 from tuneloss.torch.observing.fsdp import gradient_divisors, sharded_gradient
 from tuneloss.torch.observing.messages import in_step, sum_over
 from tuneloss.torch.observing.processes import Alone, processes_of
-from tuneloss.torch.shards import local, reshard
 from tuneloss.torch.terms.data_terms import cross_entropy
 from tuneloss.torch.terms.penalties import GroupPenalty
-from tuneloss.torch.wrappers import bare
+from tuneloss.torch.wrappers import bare, local, reshard
 
 RANKS = (0, 1)
 TRAIN = ((5, 3), (4, 8))  # sizes of the batches that each process reads

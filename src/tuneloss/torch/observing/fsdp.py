@@ -13,8 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.shards import fsdp_modules, is_shard, local
-from tuneloss.torch.wrappers import clean_name
+from tuneloss.torch.wrappers import clean_name, fsdp_modules, is_shard, local
 
 
 def group_of_shards(model: nn.Module) -> dist.ProcessGroup:

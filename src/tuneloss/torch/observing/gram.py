@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from tuneloss.torch.shards import local
 from tuneloss.torch.terms.columns import Block, Columns, add_block
 from tuneloss.torch.terms.penalties import Penalty
+from tuneloss.torch.wrappers import local
 
 BLOCK = 1 << 15  # entries of a parameter at a time: a block with a few dozen rows in float64 fits into a CPU's cache
 

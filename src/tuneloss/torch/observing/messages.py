@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.shards import is_shard
+from tuneloss.torch.wrappers import is_shard
 
 Batch = TypeVar("Batch")
 MESSAGE = 25 * 2**20  # largest size of a message in bytes: as large as the buckets of DistributedDataParallel

@@ -17,11 +17,10 @@ from tuneloss.torch.observing.passes import Error, Pass
 from tuneloss.torch.observing.preserve import in_eval_mode, preserved, seed_loaders, unshrunk_embeddings
 from tuneloss.torch.observing.processes import processes_of
 from tuneloss.torch.observing.sums import Sums
-from tuneloss.torch.shards import reshard
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.selection import Select, matches, trainable
 from tuneloss.torch.terms.source import check_function, describe
-from tuneloss.torch.wrappers import bare, eagerly
+from tuneloss.torch.wrappers import bare, eagerly, reshard
 
 
 @dataclass(frozen=True)

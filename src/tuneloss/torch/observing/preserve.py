@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from tuneloss.torch.shards import local, reshard
+from tuneloss.torch.wrappers import local, reshard
 
 
 @contextmanager

@@ -33,9 +33,8 @@ from tuneloss.torch.observing.messages import (
     upper,
 )
 from tuneloss.torch.observing.sampling_noise import Gradient, Spread
-from tuneloss.torch.shards import is_sharded, reshard
 from tuneloss.torch.terms.selection import trainable
-from tuneloss.torch.wrappers import bare
+from tuneloss.torch.wrappers import bare, is_sharded, reshard
 
 Batch = TypeVar("Batch")
 

@@ -15,7 +15,7 @@ from itertools import count
 import torch
 from torch import Tensor
 
-from tuneloss.torch.shards import local
+from tuneloss.torch.wrappers import local
 
 PARTS = 4  # the batches are read in at least this number of parts, which are compared
 ENTRIES = 2**22  # entries of the parameters that are compared, at most: 16 MB per term

@@ -3,15 +3,14 @@
 To write your own penalty, import `GroupPenalty` or `Penalty` from here. The other terms are in `tuneloss.torch`.
 Everything else is private.
 
-loss.py            LinearLoss: a weighted sum of terms
-layout.py          which weights belong to which term
-data_terms.py      terms that need data
-shared_forward.py  one forward for all terms that ask for the same one
-source.py          where values of data terms come from
-penalties.py       terms that need parameters only
-piecewise.py       a penalty whose form is learned; hinges.py: its arithmetic on tensors
-columns.py         the columns of penalties in the jacobian
-selection.py       which parameters a penalty applies to
+loss.py        LinearLoss: a weighted sum of terms
+layout.py      which weights belong to which term
+data_terms.py  terms that need data
+source.py      where values of data terms come from
+penalties.py   terms that need parameters only
+piecewise.py   a penalty whose form is learned; hinges.py: its arithmetic on tensors
+columns.py     the columns of penalties in the jacobian
+selection.py   which parameters a penalty applies to
 """
 
 from tuneloss.torch.terms.penalties import GroupPenalty, Penalty

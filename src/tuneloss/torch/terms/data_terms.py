@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.terms.shared_forward import as_module
 from tuneloss.torch.wrappers import bare, eagerly
 
 Batch = Any
@@ -24,7 +23,11 @@ HOW_TO_CALL = (
 
 def plain_output(model: Any, batch: Batch) -> Tensor:
     """Return ``model(batch[0])``: for most classifiers, scores (N, C, ...) of the classes."""
-    _check_has_first(batch)
+    if isinstance(batch, Mapping) and 0 not in batch:
+        raise InvalidInput(
+            "A batch must be (inputs, labels, ...) where the model is called as model(batch[0]); found a "
+            f"{type(batch).__name__} with the keys {[str(key) for key in batch]}. {HOW_TO_CALL}"
+        )
     output: Tensor = model(batch[0])
     return output
 
@@ -32,14 +35,6 @@ def plain_output(model: Any, batch: Batch) -> Tensor:
 def cross_entropy(model: Any, batch: Batch) -> Tensor:
     """Return the log loss of ``model(batch[0])`` on the labels ``batch[1]``."""
     return F.cross_entropy(_scores(plain_output(model, batch)), batch[1])
-
-
-def _check_has_first(batch: Batch) -> None:
-    if isinstance(batch, Mapping) and 0 not in batch:
-        raise InvalidInput(
-            "A batch must be (inputs, labels, ...) where the model is called as model(batch[0]); found a "
-            f"{type(batch).__name__} with the keys {[str(key) for key in batch]}. {HOW_TO_CALL}"
-        )
 
 
 def _scores(output: object) -> Tensor:
@@ -116,7 +111,7 @@ class Dropout:
         self.keep, self.of, self.layers = keep, of, layers
 
     def __call__(self, model: Any, batch: Batch) -> Tensor:
-        inner = bare(as_module(model))
+        inner = bare(model)
         masked = [module for module in inner.modules() if isinstance(module, self.layers)]
         if not masked:
             raise InvalidInput(
@@ -132,19 +127,15 @@ class Dropout:
                 handle.remove()
 
     def _mask(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        if args:
-            return (self._masked(module, args[0]), *args[1:]), named
-        first, *rest = named.items()
-        return (), {first[0]: self._masked(module, first[1]), **dict(rest)}
-
-    def _masked(self, module: nn.Module, x: Any) -> Tensor:
+        x = args[0] if args else next(iter(named.values()))
         if not isinstance(x, Tensor) or not (x.is_floating_point() or x.is_complex()):
             problem = f"a tensor of {x.dtype}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
             raise InvalidInput(
                 f"`Dropout` masks inputs that are tensors of floating-point numbers; that of {type(module).__name__} "
                 f"is {problem}. Leave this kind out of `layers`."
             )
-        return F.dropout(x, 1 - self.keep, training=True)
+        masked = F.dropout(x, 1 - self.keep, training=True)
+        return ((masked, *args[1:]), named) if args else ((), {**named, next(iter(named)): masked})
 
 
 class Augmented:

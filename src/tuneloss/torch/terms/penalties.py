@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.shards import is_shard, local_part
 from tuneloss.torch.terms.columns import Columns, EntrywiseColumn, GradientColumn
 from tuneloss.torch.terms.selection import Patterns, Select, in_groups
 from tuneloss.torch.terms.source import check_scalar
+from tuneloss.torch.wrappers import is_shard, local_part
 
 
 class Penalty(nn.Module, ABC):

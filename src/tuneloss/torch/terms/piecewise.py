@@ -14,11 +14,11 @@ from torch import Tensor
 from tuneloss.core.checks import as_finite, as_integer
 from tuneloss.errors import InvalidInput
 from tuneloss.hinges import PiecewiseLinear, hinge_names
-from tuneloss.torch.shards import gathered, local_part
 from tuneloss.torch.terms.columns import Columns, HingeColumns
 from tuneloss.torch.terms.hinges import Grid, Table, make_table, penalty, quantile_knots
 from tuneloss.torch.terms.penalties import Penalty, add
 from tuneloss.torch.terms.selection import Patterns, Select
+from tuneloss.torch.wrappers import gathered, local_part
 from tuneloss.types import Array
 
 

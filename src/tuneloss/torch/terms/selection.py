@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.terms.shared_forward import as_module
 from tuneloss.torch.wrappers import bare, clean_name
 
 Patterns = str | Sequence[str]
@@ -24,13 +23,13 @@ def trainable(model: nn.Module) -> dict[str, Tensor]:
     InvalidInput
         If the model is not a module, has lazy or complex parameters, or has none that is trained.
     """
-    module = as_module(model)
+    module = bare(model)
     if not isinstance(module, nn.Module):
         raise InvalidInput(
             f"`model` must be a torch.nn.Module; found a {type(model).__name__}. Give the model that is trained."
         )
-    params = [(clean_name(name), p) for name, p in bare(module).named_parameters()]
-    if lazy := [name for name, tensor in (*params, *bare(module).named_buffers()) if is_lazy(tensor)]:
+    params = [(clean_name(name), p) for name, p in module.named_parameters()]
+    if lazy := [name for name, tensor in (*params, *module.named_buffers()) if is_lazy(tensor)]:
         raise InvalidInput(
             f"Parameters and buffers must have shapes; found lazy ones that have none yet: {lazy}. Call the model once "
             "on a batch first."
@@ -49,13 +48,10 @@ def trainable(model: nn.Module) -> dict[str, Tensor]:
     return trained
 
 
-def is_weight(name: str, p: Tensor) -> bool:
-    """Return whether a parameter usually has weight decay: matrices and kernels do, biases and norms do not."""
-    return p.ndim >= 2
-
-
 def matches(select: Select | None, name: str, p: Tensor) -> bool:
     """Return whether a parameter is selected by a pattern such as ``"*.weight"``, by one of several, or by a function.
+
+    None selects what usually has weight decay: matrices and kernels, but not biases and norms.
 
     Examples
     --------
@@ -63,7 +59,7 @@ def matches(select: Select | None, name: str, p: Tensor) -> bool:
     True
     """
     if select is None:
-        return is_weight(name, p)
+        return p.ndim >= 2
     if callable(select):
         return bool(select(name, p))
     patterns = [select] if isinstance(select, str) else select
@@ -90,7 +86,7 @@ def by_layer(model: nn.Module) -> dict[str, list[str]]:
     """
     groups: dict[str, list[str]] = {}
     for name, p in trainable(model).items():
-        if is_weight(name, p):
+        if matches(None, name, p):
             groups.setdefault(name.rpartition(".")[0] or name, []).append(name)
     return groups
 
