@@ -51,7 +51,7 @@ def test_an_epoch_follows_the_learned_penalty(trainer):
     train_epoch(trainer, loss)
     before = model.weight.abs().sum().item()
     loss.place_knots(model)
-    _, term, places = loss.penalty_terms()[0]
+    _, term, places = loss.layout.penalties[0]
     weights = torch.zeros(len(places))
     knots = term.knots[0]
     right, left = int((knots.abs()).argmin()), int((knots.abs()).argmin())

@@ -150,7 +150,7 @@ def test_a_later_call_makes_a_forward_of_its_own():
 def test_one_callable_may_give_several_terms():
     model, (batch,) = Counted(make_net()), make_data(4)
     loss = LinearLoss([several, L2()], {"fit": 1.0, "size": (0, 1), "l2": (0, 1)}, weights={"size": 0.5})
-    assert loss.data_names == ("fit", "size")
+    assert tuple(loss.layout.data) == ("fit", "size")
     value = loss(model, batch)
     assert model.forwards == 1
     values = several(model, batch)

@@ -66,12 +66,12 @@ def _numbers(
         j: {n: g for n, g in zip(sums.params, sums.gradients[name], strict=True) if g is not None}
         for name, j in columns.items()
     }
-    gram, values = gram_and_values(params, loss.penalty_terms(), gradients, len(loss.names), inside=sums.params)
+    gram, values = gram_and_values(params, loss.layout.penalties, gradients, len(loss.names), inside=sums.params)
     noise = torch.zeros_like(gram)
-    if spread.compares and loss.data_names:
+    if spread.compares and spread.names:
         n, squares = processes.sum_spread(spread)
         at = torch.tensor(list(loss.layout.data.values()))
-        noise[at.unsqueeze(1), at] = spread.excess(_products(sums, loss.data_names), n, squares)
+        noise[at.unsqueeze(1), at] = spread.excess(_products(sums, spread.names), n, squares)
     for name, j in columns.items():
         values[j] = sums.values[name]
     counts = [float(sums.counts[what]) for what in ("train", "validation", ERROR)]

@@ -19,7 +19,7 @@ from tuneloss.torch.observing.sums import ERROR, METRIC, Sums
 from tuneloss.torch.terms.data_terms import Batch
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.selection import trainable
-from tuneloss.torch.terms.source import Source, check_scalar
+from tuneloss.torch.terms.source import Source, as_scalar
 
 ROOM = 32 * 2**20  # bytes: batches are merged as long as the tensors that autograd saves take no more than this
 TOGETHER = 32  # largest number of batches to merge
@@ -57,7 +57,7 @@ class Pass:
         for with_gradient, batch in chain(zip(repeat(True), larger), zip(repeat(False), read)):
             n = size(batch)
             with torch.set_grad_enabled(with_gradient):
-                value = _scalar(error(self.model, batch), "error")
+                value = as_scalar("error", error(self.model, batch))
             self.sums.add_value(ERROR, value, n)
             self.sums.count("validation", n)
             if with_gradient:
@@ -74,7 +74,7 @@ class Pass:
         share = number / length if number and length else 1.0
         may_go_on = number is not None and length is None
         compares = share < 1 or may_go_on or (self.processes.several and count is not None)
-        self.spread = Spread(loss.data_names, share, compares=compares)
+        self.spread = Spread(tuple(loss.layout.data), share, compares=compares)
         most = min(TOGETHER, max(1, (number or 1) // PARTS)) if compares else TOGETHER
         read = self._read(loader, number, "train")
         for at, batch in enumerate(self._larger(read, lambda batch: loss.data_values(self.model, batch), most)):
@@ -138,9 +138,4 @@ def _number(value: Any) -> Tensor:
             f"A metric must return a number, a mean over the batch; found a {type(value).__name__}. Return a number, "
             "or leave `metric` out."
         ) from None
-    return _scalar(tensor, "metric")
-
-
-def _scalar(value: Tensor, name: str) -> Tensor:
-    check_scalar(name, value)
-    return value.reshape(())
+    return as_scalar("metric", tensor)

@@ -126,6 +126,7 @@ class HingeColumns(Columns):
         self.knots = knots
         self.grids: dict[torch.device, Grid] = {}
         self.grid, self.bins = Grid(knots), torch.empty(0, dtype=torch.long)  # of the last block
+        self.last_counts = np.zeros(self.grid.size)  # of the last block too
         self.counts, self.sums, self.mass = np.zeros((3, self.grid.size))  # mass: counts of entries in the gram
         self.products: dict[int, Array] = {}  # by column: its sums per bin
 
@@ -133,15 +134,16 @@ class HingeColumns(Columns):
         device = block.entries.device
         self.grid = self.grids.setdefault(device, Grid(self.knots.to(device)))
         self.bins = self.grid.bins_of(block.entries)
-        self.counts += self._count()
-        self.sums += self._sum(block.numbers.unsqueeze(0))[:, 0]
+        self.last_counts = torch.bincount(self.bins, minlength=self.grid.size).double().cpu().numpy()
+        self.counts += self.last_counts
+        self.sums += bin_sums(self.bins, block.numbers.unsqueeze(0), self.grid.size)[:, 0].cpu().numpy()
 
     def rows(self, block: Block) -> Tensor:
         return torch.as_tensor(hinge_matrix(len(self.knots))).to(block.numbers)[:, self.bins]
 
     def gather(self, columns: Sequence[int], rows: Tensor) -> None:
-        self.mass += self._count()
-        for j, sums in zip(columns, self._sum(rows).T, strict=True):
+        self.mass += self.last_counts
+        for j, sums in zip(columns, bin_sums(self.bins, rows, self.grid.size).T.cpu().numpy(), strict=True):
             self.products[j] = self.products.get(j, 0.0) + sums
 
     def add_to(self, gram: Tensor, values: Tensor) -> None:
@@ -152,12 +154,6 @@ class HingeColumns(Columns):
             cross = torch.from_numpy(hinge_products(sums))
             add_block(gram, self.positions, others, cross)
             add_block(gram, others, self.positions, cross.T)
-
-    def _count(self) -> Array:
-        return np.asarray(torch.bincount(self.bins, minlength=self.grid.size).cpu().numpy(), dtype=np.float64)
-
-    def _sum(self, rows: Tensor) -> Array:
-        return np.asarray(bin_sums(self.bins, rows, self.grid.size).cpu().numpy())
 
 
 def add_block(gram: Tensor, rows: Sequence[int], columns: Sequence[int], block: Tensor) -> None:

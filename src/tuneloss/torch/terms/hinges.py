@@ -133,7 +133,16 @@ class _Penalty(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, table: Table) -> Tensor:
         flat = x.detach().reshape(-1).to(torch.promote_types(x.dtype, torch.float32))
-        value, slopes = _value_and_slopes(flat, table)
+        if can_look_up(flat):
+            slopes = torch.empty_like(flat)
+            of_bins = (table.slopes.float().numpy(), table.intercepts.float().numpy(), np.float32(table.center))
+            total = lookup.value_and_slopes(slopes.numpy(), flat.numpy(), *of_bins, *table.grid.cells)
+            value = torch.tensor(total, dtype=torch.float64)
+        else:
+            bins = searched_bins(flat, table.grid.knots)
+            slopes = table.slopes[bins]
+            value = (slopes * (flat.double() - table.center) + table.intercepts[bins]).sum()
+            slopes = slopes.to(flat.dtype)
         ctx.save_for_backward(slopes.to(x.dtype).view(x.shape))
         return value.to(flat.dtype)
 
@@ -143,19 +152,6 @@ class _Penalty(torch.autograd.Function):
         (slopes,) = ctx.saved_tensors
         is_one = grad.device.type == "cpu" and grad.item() == 1  # in a sum that is not scaled: this saves a pass
         return slopes if is_one else slopes * grad, None
-
-
-def _value_and_slopes(x: Tensor, table: Table) -> tuple[Tensor, Tensor]:
-    """Return r summed over `x` (n,), in float64, and its slope at each entry (n,)."""
-    if can_look_up(x):
-        slopes = torch.empty_like(x)
-        slope, intercept = table.slopes.float().numpy(), table.intercepts.float().numpy()
-        center = np.float32(table.center)
-        value = lookup.value_and_slopes(slopes.numpy(), x.numpy(), slope, intercept, center, *table.grid.cells)
-        return torch.tensor(value, dtype=torch.float64), slopes
-    bins = searched_bins(x, table.grid.knots)
-    slopes = table.slopes[bins]
-    return (slopes * (x.double() - table.center) + table.intercepts[bins]).sum(), slopes.to(x.dtype)
 
 
 def quantile_knots(x: Tensor, p: int) -> Tensor:

@@ -22,10 +22,6 @@ class Placed(NamedTuple, Generic[P]):
     penalty: P
     positions: list[int]
 
-    def weights_in(self, weights: Sequence[float]) -> list[float]:
-        """Return its weights, given all weights of the loss."""
-        return [weights[j] for j in self.positions]
-
 
 @dataclass(frozen=True, eq=False)
 class Layout:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tuneloss.core.box import Box
 from tuneloss.errors import InvalidInput
 from tuneloss.torch.terms.data_terms import Batch, Term
-from tuneloss.torch.terms.layout import Bounds, Placed, make_layout
+from tuneloss.torch.terms.layout import Bounds, make_layout
 from tuneloss.torch.terms.penalties import Penalty, add
 from tuneloss.torch.terms.selection import trainable
 from tuneloss.torch.terms.source import Source, describe, takes_model_and_batch
@@ -101,7 +101,8 @@ class LinearLoss(nn.Module):
         self.normalize, self.share_forward = normalize, share_forward
         self._last: dict[str, Tensor] = {}
         self._numbers: tuple[Tensor | None, int, list[float]] = (None, 0, [])
-        start = _start(self.box) if weights is None else self.box.lower
+        equal = [1 / len(self.box)] * len(self.box)
+        start: Any = equal if weights is None and self.box.is_simplex else self.box.lower
         self.register_buffer("weights", torch.tensor(start, dtype=torch.get_default_dtype()))
         self.register_load_state_dict_pre_hook(_refuse_another_loss)  # type: ignore[no-untyped-call]
         if weights is not None:
@@ -111,11 +112,6 @@ class LinearLoss(nn.Module):
     def box(self) -> Box:
         """The box over the weights."""
         return self.layout.box
-
-    @property
-    def data_names(self) -> tuple[str, ...]:
-        """The names of the data terms."""
-        return tuple(self.layout.data)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -165,36 +161,26 @@ class LinearLoss(nn.Module):
 
     def forward(self, model: nn.Module, batch: Batch) -> Tensor:
         weights = self.numbers()
+        parts: list[Tensor] = []
+        last: dict[str, Tensor] = {}
         reshard(model)
         # Penalties first: under FSDP2 the parameters are sharded before the forward, not after it.
-        penalties, last = self._weighted_penalties(model, weights)
-        data, values = self._weighted_data(model, batch, weights)
-        self._last = last | values
-        parts = [*penalties, *data]  # not empty, since a box does not contain the zero vector
-        total = add([part.to(parts[-1].device) for part in parts])
+        active = [placed for placed in self.layout.penalties if any(weights[j] for j in placed.positions)]
+        params = trainable(model) if active else {}
+        for name, penalty, positions in active:
+            part = penalty.total(params, [weights[j] for j in positions])
+            parts.append(part)
+            last[name] = part.detach() / weights[positions[0]] if len(positions) == 1 else part.detach()
+        wanted = [name for name, j in self.layout.data.items() if weights[j] != 0]
+        for name, value in self.data_values(model, batch, wanted).items():
+            last[name] = value.detach()
+            weight = weights[self.layout.data[name]]
+            if weight != 0:
+                parts.append(weight * value)
+        self._last = last
+        total = add([part.to(parts[-1].device) for part in parts])  # not empty: a box does not contain the zero vector
         size = sum(weights[j] for j in self.layout.data.values()) if self.normalize else 0.0
         return total / size if size else total
-
-    def _weighted_penalties(self, model: nn.Module, weights: Sequence[float]) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """Return weight times value of each penalty of nonzero weight, and its entry of `last`."""
-        active = [(placed, placed.weights_in(weights)) for placed in self.layout.penalties]
-        active = [(placed, term_weights) for placed, term_weights in active if any(term_weights)]
-        params = trainable(model) if active else {}
-        parts, last = [], {}
-        for placed, term_weights in active:
-            part = placed.penalty.total(params, term_weights)
-            parts.append(part)
-            last[placed.name] = part.detach() / term_weights[0] if len(term_weights) == 1 else part.detach()
-        return parts, last
-
-    def _weighted_data(
-        self, model: nn.Module, batch: Batch, weights: Sequence[float]
-    ) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """Return weight times value of each data term of nonzero weight, and the values of all that were evaluated."""
-        places = self.layout.data
-        values = self.data_values(model, batch, [name for name, j in places.items() if weights[j] != 0])
-        parts = [weights[places[name]] * value for name, value in values.items() if weights[places[name]] != 0]
-        return parts, {name: value.detach() for name, value in values.items()}
 
     def data_values(
         self, model: nn.Module, batch: Batch, names: Iterable[str] | None = None, *, of: Sequence[Source] | None = None
@@ -214,7 +200,7 @@ class LinearLoss(nn.Module):
         -------
         dict of str to scalar tensor
         """
-        wanted = set(self.data_names if names is None else names)
+        wanted = set(self.layout.data if names is None else names)
         stand_in = SharedForward(model) if self.share_forward else model
         values: dict[str, Tensor] = {}
         for source in self.sources if of is None else of:
@@ -224,10 +210,6 @@ class LinearLoss(nn.Module):
                 if new:
                     self._check_sources()
         return values
-
-    def penalty_terms(self) -> Sequence[Placed[Penalty]]:
-        """Return the penalties, each as a tuple of name, penalty and positions of its weights."""
-        return self.layout.penalties
 
     def place_knots(self, model: nn.Module) -> None:
         """Place the knots of every `ConvexPiecewiseLinear` that has none yet at quantiles of the model's parameters.
@@ -251,11 +233,11 @@ class LinearLoss(nn.Module):
             knots have no positions yet are left out.
         """
         curves = {}
-        for placed in self.layout.learned:
-            if placed.penalty.placed:
-                for i, group in enumerate(placed.penalty.groups):
-                    curve = placed.penalty.curve(placed.weights_in(self.numbers()), i)
-                    curves[f"{placed.name}/{group}" if group else placed.name] = curve
+        for name, penalty, positions in self.layout.learned:
+            if penalty.placed:
+                weights = [self.numbers()[j] for j in positions]
+                for i, group in enumerate(penalty.groups):
+                    curves[f"{name}/{group}" if group else name] = penalty.curve(weights, i)
         return curves
 
     def __getstate__(self) -> dict[str, Any]:
@@ -275,14 +257,14 @@ class LinearLoss(nn.Module):
     def _check_sources(self) -> None:
         """Raise unless the names that terms have returned so far are those of the box, each once."""
         returned = [name for s in self.sources for name in s.names or ()]
-        unknown = [name for name in returned if name not in self.data_names]
+        unknown = [name for name in returned if name not in self.layout.data]
         complete = all(s.names is not None for s in self.sources)
-        missing = [n for n in self.data_names if n not in returned] if complete else []
+        missing = [n for n in self.layout.data if n not in returned] if complete else []
         if unknown or missing or len(set(returned)) < len(returned):
             for s in self.sources:
                 s.forget()
             raise InvalidInput(
-                f"The data terms must give the names {list(self.data_names)} of the box, each once; found {returned}: "
+                f"The data terms must give the names {list(self.layout.data)} of the box, each once; found {returned}: "
                 f"missing {missing}, unknown {unknown}. Change the box or the terms."
             )
 
@@ -299,10 +281,6 @@ def _check_terms(pairs: Sequence[tuple[str | None, Any]]) -> None:
                 f"{describe(term)}{f' for {name!r}' if name else ''}. Give e.g. lambda model, batch: "
                 "F.cross_entropy(model(batch[0]), batch[1])."
             )
-
-
-def _start(box: Box) -> Any:
-    return [1 / len(box)] * len(box) if box.is_simplex else box.lower
 
 
 def _refuse_another_loss(module: nn.Module, state: Mapping[str, Any], prefix: str, *_: Any) -> None:

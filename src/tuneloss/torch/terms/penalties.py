@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tuneloss.errors import InvalidInput
 from tuneloss.torch.terms.columns import Columns, EntrywiseColumn, GradientColumn
 from tuneloss.torch.terms.selection import Patterns, Select, in_groups
-from tuneloss.torch.terms.source import check_scalar
+from tuneloss.torch.terms.source import as_scalar
 from tuneloss.torch.wrappers import is_shard, local_part
 
 
@@ -189,14 +189,11 @@ class GroupPenalty(Penalty):
         """Return one column per group: block by block if it is entrywise, else by autograd."""
         if not self.has_closed_form(GroupPenalty.total):
             return super().columns(term, positions, params, inside)
-        slope = self.slope if self._slope_is_of_value() else partial(GroupPenalty.slope, self)
+        # A subclass may have replaced `value` after `slope` was defined for it.
+        of_value, of_slope = (next(c for c in type(self).__mro__ if name in vars(c)) for name in ("value", "slope"))
+        slope = self.slope if issubclass(of_slope, of_value) else partial(GroupPenalty.slope, self)
         groups = zip(positions, self.members_by_group(params), strict=True)
         return [EntrywiseColumn(j, members, self.value, slope) for j, members in groups]
-
-    def _slope_is_of_value(self) -> bool:
-        """Whether no subclass has replaced `value` after `slope` was defined for it."""
-        value, slope = (next(c for c in type(self).__mro__ if name in vars(c)) for name in ("value", "slope"))
-        return issubclass(slope, value)
 
 
 class L1(GroupPenalty):
@@ -276,8 +273,7 @@ def differentiate(
     names = [name for name in params if name in inside]
     count = len(penalty.labels())
     for j in range(count):
-        value = penalty.total(params, [float(i == j) for i in range(count)])
-        check_scalar(term, value)
+        value = as_scalar(term, penalty.total(params, [float(i == j) for i in range(count)]))
         if not value.requires_grad:
             raise InvalidInput(
                 f"A penalty must depend on parameters that are trained; {term!r} does not. Leave it out, or check for "

@@ -38,23 +38,20 @@ class Source:
     def values(self, model: Any, batch: Batch) -> dict[str, Tensor]:
         """Evaluate the terms on a batch, and return scalars by name."""
         result = self.term(model, batch)
-        if isinstance(result, Mapping):
-            if self._fixed_name is not None:
-                raise InvalidInput(
-                    f"A term with a name must return one scalar; {self._fixed_name!r} returned {sorted(result)}. Give "
-                    "the terms as a list, [term, L2()], to let one callable return several."
-                )
-            values = dict(result)
-        else:
-            values = {self._only_name(): result}
-        for name, value in values.items():
-            check_scalar(name, value)
+        if not isinstance(result, Mapping):
+            result = {self._only_name(): result}
+        elif self._fixed_name is not None:
+            raise InvalidInput(
+                f"A term with a name must return one scalar; {self._fixed_name!r} returned {sorted(result)}. Give the "
+                "terms as a list, [term, L2()], to let one callable return several."
+            )
+        values = {name: as_scalar(name, value) for name, value in result.items()}
         if self.names is not None and set(values) != set(self.names):
             raise InvalidInput(
                 f"A term must return the same names every time; found {sorted(values)} after {sorted(self.names)}."
             )
         self.names = tuple(values)
-        return {name: value.reshape(()) for name, value in values.items()}
+        return values
 
     def _only_name(self) -> str:
         name = self._fixed_name or getattr(self.term, "name", None) or getattr(self.term, "__name__", None)
@@ -104,8 +101,8 @@ def describe(thing: object) -> str:
     return f"the {'class' if isinstance(thing, type) else 'function'} {name}"
 
 
-def check_scalar(name: str, value: object) -> None:
-    """Raise unless a term returned one real number."""
+def as_scalar(name: str, value: object) -> Tensor:
+    """Return the value of a term as a tensor without dimensions; raise unless it is one real number."""
     if not isinstance(value, Tensor):
         problem, remedy = f"a {type(value).__name__}", "Return the mean as a tensor."
     elif value.numel() != 1:
@@ -113,7 +110,7 @@ def check_scalar(name: str, value: object) -> None:
     elif value.is_complex():
         problem, remedy = "a complex number", "Take its real part or its absolute value."
     else:
-        return
+        return value.reshape(())
     raise InvalidInput(
         f"A term must return a scalar tensor, a mean over the batch; {name!r} returned {problem}. {remedy}"
     )
