@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from tuneloss.core.checks import as_integer, reading
 from tuneloss.core.learn import LearnedLoss
-from tuneloss.core.observation import Observation, best_index
+from tuneloss.core.observation import best_index
 from tuneloss.errors import InvalidInput, JournalError
 from tuneloss.files import write_whole
 from tuneloss.torch.observing.observe import ObserveOptions, check_call, observe_with
@@ -145,9 +145,11 @@ class OnlineTuner:
             for placed in self.loss.layout.learned:
                 knots.enter_context(placed.penalty.unplaced_on_error())
             self.loss.place_knots(self.model)
-            observation = self._observe()
+            options = replace(self.observe_options, seed=self.observe_options.seed + self._calls)
+            data = self.train, self.validation
+            observation = observe_with(options, self.model, self.loss, self.error, *data, self.metric)
             weights = self.loss.as_dict()
-            is_best = self._is_best(observation)
+            is_best = self.best is None or best_index([self.best, observation]) == 1  # equally good: the later one
             best_model = self._copy_model() if is_best else self._best_model  # here, since memory may not suffice
             step = self._learner.step(observation, np.array(list(weights.values())))
         self._calls += 1
@@ -255,14 +257,6 @@ class OnlineTuner:
         self._best_index = best_index(history) if history else -1
         self._calls, self._warned_of = calls, warned_of
         self.learned = None
-
-    def _observe(self) -> Observation:
-        options = replace(self.observe_options, seed=self.observe_options.seed + self._calls)
-        return observe_with(options, self.model, self.loss, self.error, self.train, self.validation, self.metric)
-
-    def _is_best(self, observation: Observation) -> bool:
-        """Return whether a model is as good as the best one so far, or better."""
-        return self.best is None or best_index([self.best, observation]) == 1
 
     def _copy_model(self) -> dict[str, Any]:
         """Copy the state of the model; nothing is copied if `keep_best` is off."""

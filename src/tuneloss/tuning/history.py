@@ -114,7 +114,8 @@ class History(Sequence[StepRecord]):
 
     def append(self, record: StepRecord) -> None:
         """Add the record of the next step."""
-        row = array("d", (_as_number(getattr(record, field)) for field in SINGLE_NUMBERS))
+        single = [getattr(record, field) for field in SINGLE_NUMBERS]
+        row = array("d", [math.nan if number is None else float(number) for number in single])
         for numbers in (record.features, record.weights, record.learned or {}):
             row.extend(numbers.get(name, math.nan) for name in self._names)
         del self._numbers[len(self._notes) * self._width :]  # of a record that an interrupt cut short
@@ -167,7 +168,3 @@ class History(Sequence[StepRecord]):
                 row |= {f"{field}/{name}": value for name, value in (row.pop(field) or {}).items()}
             rows.append(row)
         return pd.DataFrame(rows)
-
-
-def _as_number(value: float | None) -> float:
-    return math.nan if value is None else float(value)

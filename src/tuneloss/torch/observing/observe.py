@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from tuneloss.core.checks import as_integer
 from tuneloss.core.observation import Observation
@@ -17,9 +16,9 @@ from tuneloss.torch.observing.passes import Error, Pass
 from tuneloss.torch.observing.preserve import in_eval_mode, preserved, seed_loaders, unshrunk_embeddings
 from tuneloss.torch.observing.processes import processes_of
 from tuneloss.torch.observing.sums import Sums
+from tuneloss.torch.terms.data_terms import check_function, describe
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.selection import Select, matches, trainable
-from tuneloss.torch.terms.source import check_function, describe
 from tuneloss.torch.wrappers import bare, eagerly, reshard
 
 
@@ -203,7 +202,11 @@ def observe_with(
     with preserved(modules, train, validation), eagerly(inner):
         seed_loaders(options.seed, train, validation)
         params = trainable(inner)
-        sums = Sums(_chosen(params, options.params), processes)
+        select = options.params
+        chosen = {name: p for name, p in params.items() if select is None or matches(select, name, p)}
+        if not chosen:
+            raise InvalidInput(f"`params` must select a parameter that is trained; found none among {list(params)}.")
+        sums = Sums(chosen, processes)
         look = Pass(inner, sums, processes, draws=options.draws, seed=options.seed, merge=options.merge)
         processes.share_buffers(inner)
         with processes.together():
@@ -215,11 +218,3 @@ def observe_with(
                 look.training(loss, train, options.batches)
         reshard(inner)
         return make_observation(sums, look.spread, loss, params, processes)
-
-
-def _chosen(params: Mapping[str, Tensor], select: Select | None) -> dict[str, Tensor]:
-    """Return the parameters that are in the gram."""
-    chosen = {name: p for name, p in params.items() if select is None or matches(select, name, p)}
-    if not chosen:
-        raise InvalidInput(f"`params` must select a parameter that is trained; found none among {list(params)}.")
-    return chosen

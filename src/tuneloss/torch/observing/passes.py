@@ -16,10 +16,9 @@ from tuneloss.torch.observing.preserve import seed_everything
 from tuneloss.torch.observing.processes import Processes
 from tuneloss.torch.observing.sampling_noise import PARTS, Spread
 from tuneloss.torch.observing.sums import ERROR, METRIC, Sums
-from tuneloss.torch.terms.data_terms import Batch
+from tuneloss.torch.terms.data_terms import Batch, Source, as_scalar
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.selection import trainable
-from tuneloss.torch.terms.source import Source, as_scalar
 
 ROOM = 32 * 2**20  # bytes: batches are merged as long as the tensors that autograd saves take no more than this
 TOGETHER = 32  # largest number of batches to merge

@@ -5,8 +5,7 @@ Everything else is private.
 
 loss.py        LinearLoss: a weighted sum of terms
 layout.py      which weights belong to which term
-data_terms.py  terms that need data
-source.py      where values of data terms come from
+data_terms.py  terms that need data, and how a loss calls them
 penalties.py   terms that need parameters only
 piecewise.py   a penalty whose form is learned; hinges.py: its arithmetic on tensors
 columns.py     the columns of penalties in the jacobian

@@ -12,11 +12,10 @@ from torch import Tensor, nn
 
 from tuneloss.core.box import Box
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.terms.data_terms import Batch, Term
+from tuneloss.torch.terms.data_terms import Batch, Source, Term, describe, takes_model_and_batch
 from tuneloss.torch.terms.layout import Bounds, make_layout
 from tuneloss.torch.terms.penalties import Penalty, add
 from tuneloss.torch.terms.selection import trainable
-from tuneloss.torch.terms.source import Source, describe, takes_model_and_batch
 from tuneloss.torch.wrappers import SharedForward, reshard
 from tuneloss.types import Array
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from tuneloss.errors import InvalidInput
 from tuneloss.torch.terms.columns import Columns, EntrywiseColumn, GradientColumn
+from tuneloss.torch.terms.data_terms import as_scalar
 from tuneloss.torch.terms.selection import Patterns, Select, in_groups
-from tuneloss.torch.terms.source import as_scalar
 from tuneloss.torch.wrappers import is_shard, local_part
 
 
