@@ -146,8 +146,9 @@ class OnlineTuner:
                 knots.enter_context(placed.penalty.unplaced_on_error())
             self.loss.place_knots(self.model)
             options = replace(self.observe_options, seed=self.observe_options.seed + self._calls)
-            data = self.train, self.validation
-            observation = observe_with(options, self.model, self.loss, self.error, *data, self.metric)
+            observation = observe_with(
+                options, self.model, self.loss, self.error, self.train, self.validation, self.metric
+            )
             weights = self.loss.as_dict()
             is_best = self.best is None or best_index([self.best, observation]) == 1  # equally good: the later one
             best_model = self._copy_model() if is_best else self._best_model  # here, since memory may not suffice

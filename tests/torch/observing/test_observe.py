@@ -1,6 +1,6 @@
 """An observation against its plainest form, and a model that does not notice it.
 
-These tests reach passes.py, sums.py, assembly.py and gram.py through `observe`.
+These tests reach passes.py, sums.py and gram.py through `observe`.
 """
 
 import copy

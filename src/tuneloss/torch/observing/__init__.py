@@ -5,8 +5,7 @@ Import `ObserveOptions` from here and `observe` from `tuneloss.torch`. Everythin
 observe.py         observe: the observation of a model; its options and the checks of its arguments
 passes.py          a pass over the loaders: which batches are evaluated
 batches.py         batches of a loader
-sums.py            sums over batches
-assembly.py        the observation, from these sums
+sums.py            sums over batches, and the observation computed from them
 gram.py            the gram, block by block of parameters
 sampling_noise.py  what the choice of batches adds to a gram
 processes.py       alone, replicas (DDP) or shards (FSDP2): what is summed over processes

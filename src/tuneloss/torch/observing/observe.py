@@ -10,12 +10,11 @@ from torch import nn
 from tuneloss.core.checks import as_integer
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.observing.assembly import make_observation
 from tuneloss.torch.observing.batches import Count, check_count, check_loader
 from tuneloss.torch.observing.passes import Error, Pass
 from tuneloss.torch.observing.preserve import in_eval_mode, preserved, seed_loaders, unshrunk_embeddings
 from tuneloss.torch.observing.processes import processes_of
-from tuneloss.torch.observing.sums import Sums
+from tuneloss.torch.observing.sums import Sums, make_observation
 from tuneloss.torch.terms.data_terms import check_function, describe
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.selection import Select, matches, trainable
@@ -217,4 +216,4 @@ def observe_with(
             with unshrunk_embeddings(modules):
                 look.training(loss, train, options.batches)
         reshard(inner)
-        return make_observation(sums, look.spread, loss, params, processes)
+        return make_observation(sums, look.spread, loss, params)

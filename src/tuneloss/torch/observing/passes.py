@@ -58,9 +58,9 @@ class Pass:
             with torch.set_grad_enabled(with_gradient):
                 value = as_scalar("error", error(self.model, batch))
             self.sums.add_value(ERROR, value, n)
-            self.sums.count("validation", n)
+            self.sums.counts["validation"] += n
             if with_gradient:
-                self.sums.count(ERROR, n)
+                self.sums.counts[ERROR] += n
                 self.sums.add_gradient(ERROR, value, n, last=True)
             if metric is not None:
                 with torch.no_grad():
@@ -78,7 +78,7 @@ class Pass:
         read = self._read(loader, number, "train")
         for at, batch in enumerate(self._larger(read, lambda batch: loss.data_values(self.model, batch), most)):
             n = size(batch)
-            self.sums.count("train", n)
+            self.sums.counts["train"] += n
             self._terms(loss, plain, batch, n, (at, 0))
             for source in loss.sources:
                 if source.is_random:
@@ -104,7 +104,7 @@ class Pass:
     def _read(self, loader: Any, number: int | None, what: str) -> Iterator[Batch]:
         """Yield the first batches of a loader, and count them."""
         for batch in self.processes.read(batches(loader, number, what, self.device)):
-            self.sums.count(f"batches of {what}", 1)
+            self.sums.counts[f"batches of {what}"] += 1
             yield batch
 
     def _larger(self, read: Iterator[Batch], trial: Callable[[Batch], object], most: int) -> Iterator[Batch]:

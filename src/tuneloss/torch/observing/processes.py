@@ -115,8 +115,7 @@ class Alone(Processes):
         """Do nothing."""
 
     def sum_spread(self, spread: Spread) -> tuple[float, float]:
-        n, squares = _sizes_and_squares(spread).tolist()
-        return n, squares
+        return float(sum(spread.sizes)), float(sum(n**2 for n in spread.sizes))
 
     def sum_numbers(self, numbers: Numbers, data: Sequence[int]) -> Numbers:
         return numbers
@@ -142,10 +141,11 @@ class Replicas(Processes):
 
     def sum_spread(self, spread: Spread) -> tuple[float, float]:
         """Join the parts of all processes; the share is the mean of their shares."""
-        parts = [spread.products.reshape(-1), _sizes_and_squares(spread), _share(spread)]
-        products, sizes, share = sum_parts(parts, self.group, self.device)
+        sizes = torch.tensor(spread.sizes, dtype=torch.float64)
+        parts = [spread.products.reshape(-1), torch.stack([sizes.sum(), sizes.square().sum()]), _share(spread)]
+        products, (n, squares), share = sum_parts(parts, self.group, self.device)
         spread.products, spread.share = products.view_as(spread.products), float(share[0] / share[1])
-        return float(sizes[0]), float(sizes[1])
+        return float(n), float(squares)
 
     def sum_numbers(self, numbers: Numbers, data: Sequence[int]) -> Numbers:
         """Sum what was summed over batches; the gram is known, and penalties are the same in every process."""
@@ -267,12 +267,6 @@ def _find_ddp(model: nn.Module) -> DistributedDataParallel | None:
         )
     chain = [m for m in model.modules() if isinstance(m, DistributedDataParallel)]
     return chain[0] if chain else None
-
-
-def _sizes_and_squares(spread: Spread) -> Tensor:
-    """Return the sums of the sizes of the parts, and of their squares."""
-    sizes = torch.tensor(spread.sizes, dtype=torch.float64)
-    return torch.stack([sizes.sum(), sizes.square().sum()])
 
 
 def _share(spread: Spread) -> Tensor:

@@ -1,16 +1,20 @@
-"""Sums over batches: values, gradients and numbers of examples."""
+"""Sums over batches (values, gradients, numbers of examples), and the observation computed from them."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
+from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput, NotFinite
-from tuneloss.torch.observing.processes import Processes
-from tuneloss.torch.observing.sampling_noise import Gradient
+from tuneloss.torch.observing.gram import gram_and_values
+from tuneloss.torch.observing.processes import Numbers, Processes
+from tuneloss.torch.observing.sampling_noise import Gradient, Spread, nearest_gram, products, sampled
+from tuneloss.torch.terms.loss import LinearLoss
 
 ERROR, METRIC = "the error", "the metric"  # names among those of terms
 
@@ -30,17 +34,13 @@ class Sums:
         self.params, self.processes = params, processes
         self.values: dict[str, float] = {}
         self.gradients: dict[str, list[Tensor | None]] = {}  # each by parameter
-        self.counts: dict[str, int] = {}
-
-    def count(self, what: str, n: int) -> None:
-        """Add n to a count."""
-        self.counts[what] = self.counts.get(what, 0) + n
+        self.counts: Counter[str] = Counter()  # of examples and batches
 
     def add_value(self, name: str, value: Tensor, n: float) -> None:
         """Add a mean over n examples."""
         number = float(value.detach())
         if not self.processes.several:
-            check_finite(name, number)
+            _check_finite(name, number)
         self.values[name] = self.values.get(name, 0.0) + n * number
 
     def add_gradient(self, name: str, value: Tensor, n: float, *, last: bool) -> tuple[Gradient, float]:
@@ -63,7 +63,7 @@ class Sums:
             What was added: ``times * gradient``.
         """
         if not value.requires_grad:
-            raise independent(name)
+            raise _independent(name)
         params = list(self.params.values())
         gradient, times = self.processes.gradient(value, n, params, retain_graph=not last)
         dense = [g.to_dense() if g is not None and g.is_sparse else g for g in gradient]
@@ -75,12 +75,96 @@ class Sums:
                 sums[i] = total.add_(g, alpha=times)
         return dense, times
 
-    def depends(self, name: str) -> bool:
-        """Return whether some gradient was found for a term."""
-        return any(g is not None for g in self.gradients.get(name, []))
+
+def make_observation(sums: Sums, spread: Spread, loss: LinearLoss, params: Mapping[str, Tensor]) -> Observation:
+    """Build the observation of all processes; every process gets the same one.
+
+    Parameters
+    ----------
+    sums : Sums
+        The sums over the batches of this process. Its gradients are summed over processes, in place.
+    spread : Spread
+        How the training batches differ.
+    loss : LinearLoss
+        The loss that was observed.
+    params : mapping of str to tensor
+        All parameters that are trained; those of `sums` are in the gram.
+
+    Raises
+    ------
+    InvalidInput
+        If a data term or the error depends on no parameter.
+    NotFinite
+        If a value or a gradient is not finite.
+    """
+    columns = loss.layout.data | {ERROR: len(loss.names)}
+    whole = len(sums.params) == len(params)  # otherwise a term may depend on parameters that were not chosen
+    for name in columns:
+        if name not in sums.gradients or (whole and all(g is None for g in sums.gradients[name])):
+            raise _independent(name)
+    sums.processes.sum_gradients([sums.gradients[name] for name in columns], list(sums.params.values()))
+    numbers = sums.processes.sum_numbers(_numbers(sums, spread, loss, params, columns), list(columns.values()))
+    _check_numbers(numbers, columns)
+    gram = numbers.gram
+    if numbers.noise.any() and bool(gram.isfinite().all()):  # otherwise `_observation` says what is wrong
+        gram = nearest_gram(gram - numbers.noise, gram.diagonal().sqrt())
+    return _observation(loss, numbers._replace(gram=gram), with_metric=METRIC in sums.values)
 
 
-def check_finite(name: str, number: float) -> None:
+def _numbers(
+    sums: Sums, spread: Spread, loss: LinearLoss, params: Mapping[str, Tensor], columns: Mapping[str, int]
+) -> Numbers:
+    """Return what this process knows; `rest` is the metric and the numbers of examples, as `_observation` reads it."""
+    gradients = {
+        j: {n: g for n, g in zip(sums.params, sums.gradients[name], strict=True) if g is not None}
+        for name, j in columns.items()
+    }
+    gram, values = gram_and_values(params, loss.layout.penalties, gradients, len(loss.names), inside=sums.params)
+    noise = torch.zeros_like(gram)
+    if spread.compares and spread.names:
+        n, squares = sums.processes.sum_spread(spread)
+        at = torch.tensor(list(loss.layout.data.values()))
+        chosen = list(sums.params.values())
+        total = products([sampled(sums.gradients[name], chosen) for name in spread.names])
+        noise[at.unsqueeze(1), at] = spread.excess(total, n, squares)
+    for name, j in columns.items():
+        values[j] = sums.values[name]
+    counts = [float(sums.counts[what]) for what in ("train", "validation", ERROR)]
+    return Numbers(gram, noise, values, torch.tensor([sums.values.get(METRIC, 0.0), *counts], dtype=torch.float64))
+
+
+def _observation(loss: LinearLoss, numbers: Numbers, *, with_metric: bool) -> Observation:
+    """Turn sums over examples into means."""
+    gram, _, values, rest = numbers
+    metric, n_train, n_validation, n_gradient = rest.tolist()
+    k = len(loss.names)
+    examples, in_gradient = torch.ones(2, k + 1, dtype=torch.float64)
+    for j in loss.layout.data.values():
+        examples[j] = in_gradient[j] = n_train
+    examples[k], in_gradient[k] = n_validation, n_gradient
+    values, gram = values / examples, gram / in_gradient / in_gradient.unsqueeze(1)
+    return Observation(
+        float(values[k]),
+        values[:k].numpy(),
+        gram.numpy(),
+        metric=metric / n_validation if with_metric else None,
+        names=loss.names,
+    )
+
+
+def _check_numbers(numbers: Numbers, columns: Mapping[str, int]) -> None:
+    """Raise unless the sums over processes are finite."""
+    for name, j in columns.items():
+        _check_finite(name, float(numbers.values[j]))
+    _check_finite(METRIC, float(numbers.rest[0]))
+    if bad := [name for name, j in columns.items() if not math.isfinite(numbers.gram[j, j])]:
+        raise NotFinite(
+            f"Gradients must be finite; those of {bad} are not, though their values are. Look for a square root "
+            "or a division at 0 in them."
+        )
+
+
+def _check_finite(name: str, number: float) -> None:
     """Raise unless a value is finite."""
     if not math.isfinite(number):
         raise NotFinite(
@@ -89,7 +173,7 @@ def check_finite(name: str, number: float) -> None:
         )
 
 
-def independent(name: str) -> InvalidInput:
+def _independent(name: str) -> InvalidInput:
     """Return the error for a term that depends on no parameter that is trained."""
     return InvalidInput(
         f"Each data term and the error must depend on parameters that are trained; {name!r} does not. Leave it out, or "
