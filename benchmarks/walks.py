@@ -56,7 +56,7 @@ def log_loss(model: Any, batch: Any) -> Tensor:
 
 
 def make_tuner() -> OnlineTuner:
-    """Build an MLP and a tuner of the five terms of the examples and L1, on made data."""
+    """Build a tuner of an MLP with three data terms and three penalties, on made data; its knots are placed."""
     torch.manual_seed(0)
     data = [(torch.randn(16, 8), torch.randint(3, (16,))) for _ in range(24)]
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
