@@ -11,6 +11,7 @@ from tuneloss.core.checks import as_integer, as_number, reading
 from tuneloss.core.observation import Observation, best_index
 from tuneloss.errors import InvalidInput
 from tuneloss.hinges import hinge_names
+from tuneloss.tuning.records import read_observations
 from tuneloss.types import Objective
 
 
@@ -153,7 +154,7 @@ class Run:
         """Read many records at once, which is faster than one by one."""
         with reading("A run's record"):
             payloads = [record["observation"] for record in records]
-            observations = iter(Observation.from_dicts([payload for payload in payloads if payload is not None]))
+            observations = iter(read_observations([payload for payload in payloads if payload is not None]))
             return [
                 cls(
                     None if record["run"] is None else as_integer(record["run"], "run", 0),
