@@ -7,7 +7,6 @@ problem.py      the input of LearnLoss, checked; only the guess of the argmin is
 learn.py        learn_loss, learn_loss_on_folds: algorithm LearnLoss
 solver/         the convex program for one guess of the argmin, its solution, and which guesses are possible
 tolerances.py   the numerical contract: what counts as equal, as zero and as solved
-checks.py       rules that single values must keep
 
 Public names are exported from `tuneloss`; everything else is private to the package.
 

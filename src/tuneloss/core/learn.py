@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tuneloss.core.box import Box, check_box
-from tuneloss.core.observation import Observation, best_first, best_index
+from tuneloss.core.observation import Observation
 from tuneloss.core.problem import LearnProblem
 from tuneloss.core.solver.answer import Answer
 from tuneloss.core.solver.reachability import Reach, can_hold
 from tuneloss.core.tolerances import CAP
 from tuneloss.errors import InvalidInput, SolverError
+from tuneloss.ranking import best_first, best_index
 from tuneloss.types import Array, Epsilon, Objective
 
 
@@ -147,9 +148,7 @@ def learn_loss_on_folds(
         The observations, fold by fold.
     box : Box
         The weights that are allowed.
-    objective : {"calibrated", "paper"}, default "calibrated"
-        As for `learn_loss`.
-    epsilon : {"balanced", "paper"} or float, default "balanced"
+    objective, epsilon
         As for `learn_loss`.
     sample_weight : sequence of arrays, optional
         The sample weights, fold by fold.

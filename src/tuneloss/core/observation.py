@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tuneloss.core.checks import as_finite, as_names, as_number, holds_numbers, reading
-from tuneloss.core.tolerances import GRAM_SLACK
+from tuneloss.checks import as_finite, as_gram, as_names, as_number, holds_numbers, reading
 from tuneloss.errors import InvalidInput
+from tuneloss.packing import packed, unpacked
+from tuneloss.ranking import best_index as best_index  # `torch` imports it from here
 from tuneloss.types import Array
 
 BLOCK = 4096  # rows of a jacobian that are read at a time, so that no (n, k) copy is made
-PACKED_FROM = 32  # rows: a gram of at least this size is packed in its record
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +70,7 @@ class Observation:
         names = None if names is None else as_names(names)
         if names is not None and len(names) != values.size:
             raise InvalidInput(f"`names` must be one per feature; found {len(names)} for {values.size} features.")
-        checked = None if gram is None else checked_gram(as_finite(gram, "gram"), values.size)
+        checked = None if gram is None else as_gram(gram, values.size)
         for array in (values, checked):
             if array is not None:
                 array.flags.writeable = False
@@ -144,7 +143,7 @@ class Observation:
         return {
             "error": self.error,
             "features": self.features.tolist(),
-            "gram": None if self.gram is None else _packed(self.gram),
+            "gram": None if self.gram is None else packed(self.gram),
             "metric": self.metric,
             "names": None if self.names is None else list(self.names),
         }
@@ -168,79 +167,3 @@ class Observation:
             return cls(
                 record["error"], record["features"], gram, metric=record.get("metric"), names=record.get("names")
             )
-
-
-class Scored(Protocol):
-    """A model that can be compared with others."""
-
-    @property
-    def error(self) -> float: ...
-    @property
-    def score(self) -> float: ...
-
-
-def best_first(models: Sequence[Scored]) -> list[int]:
-    """Return indices from the best model to the worst.
-
-    The better model has the lower score (its metric, or its error if it has no metric). Ties are broken by the lower
-    error, then by the later position.
-
-    >>> best_first([Observation(2.0, [1.0]), Observation(1.0, [1.0]), Observation(1.0, [1.0])])
-    [2, 1, 0]
-    """
-    errors, scores = np.array([model.error for model in models]), np.array([model.score for model in models])
-    return [int(i) for i in np.lexsort((-np.arange(len(errors)), errors, scores))]
-
-
-def best_index(models: Sequence[Scored]) -> int:
-    """Return the index of the best model: the first of `best_first`."""
-    return best_first(models)[0]
-
-
-def _packed(gram: Array) -> str | list[list[float]]:
-    """Return a gram as JSON types; a large one as its upper triangle, row by row, little-endian float64 in base64."""
-    if len(gram) < PACKED_FROM:
-        rows: list[list[float]] = gram.tolist()
-        return rows
-    return base64.b64encode(gram[np.triu_indices(len(gram))].astype("<f8").tobytes()).decode("ascii")
-
-
-def unpacked(gram: Any, features: Any) -> Any:
-    """Return the gram (k + 1, k + 1) of k features that `_packed` wrote as text; anything else as it is."""
-    if not isinstance(gram, str):
-        return gram
-    n = len(features) + 1
-    upper = np.frombuffer(base64.b64decode(gram, validate=True), dtype="<f8")
-    if len(upper) != n * (n + 1) // 2:
-        raise InvalidInput(f"A packed `gram` must hold {n * (n + 1) // 2} numbers for {n} rows; found {len(upper)}.")
-    square = np.zeros((n, n))
-    square[np.triu_indices(n)] = upper
-    return square + np.triu(square, 1).T
-
-
-def checked_gram(gram: Array, k: int) -> Array:
-    """Return one gram (k + 1, k + 1), or several (n, k + 1, k + 1), made symmetric; raise unless they are grams."""
-    if gram.shape[-2:] != (k + 1, k + 1) or gram.ndim > 3:
-        raise InvalidInput(
-            f"`gram` must have shape (k + 1, k + 1) = {(k + 1, k + 1)}, the error last; found {gram.shape}."
-        )
-    size = np.sqrt(np.abs(np.diagonal(gram, axis1=-2, axis2=-1)))
-    size = np.where(size > 0, size, 1.0)
-    unit = gram / size[..., :, None] / size[..., None, :]
-    mirrored = np.swapaxes(unit, -1, -2)
-    gap = float(np.abs(unit - mirrored).max())
-    if gap > GRAM_SLACK:
-        raise InvalidInput(
-            f"`gram` must be symmetric; found entries that differ from their mirror image by {gap:.1e} of their "
-            "size. It is [jacobian | gradient]' [jacobian | gradient]."
-        )
-    unit = (unit + mirrored) / 2
-    try:
-        np.linalg.cholesky(unit + GRAM_SLACK * np.eye(k + 1))
-    except np.linalg.LinAlgError:
-        raise InvalidInput(
-            "`gram` must be positive semidefinite; found a lowest eigenvalue of "
-            f"{np.linalg.eigvalsh(unit).min():.1e} at unit diagonal. Store no minus signs in it: it is "
-            "[jacobian | gradient]' [jacobian | gradient]."
-        ) from None
-    return (gram + np.swapaxes(gram, -1, -2)) / 2

@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tuneloss.checks import as_numbers
 from tuneloss.core.box import Box
-from tuneloss.core.checks import as_numbers
 from tuneloss.core.cost import cost_matrix, epsilon_value
 from tuneloss.core.observation import Observation
 from tuneloss.core.solver.answer import Answers

@@ -12,8 +12,8 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tuneloss.checks import as_integer, reading
 from tuneloss.core.box import Box, check_box
-from tuneloss.core.checks import as_integer, reading
 from tuneloss.core.cost import check_squares, epsilon_value
 from tuneloss.core.learn import LearnedLoss
 from tuneloss.core.observation import Observation

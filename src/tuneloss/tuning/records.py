@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tuneloss.core.checks import as_finite, as_names
-from tuneloss.core.observation import Observation, checked_gram, unpacked
+from tuneloss.checks import as_finite, as_gram, as_names
+from tuneloss.core.observation import Observation
+from tuneloss.packing import unpacked
 
 FIELDS = ("error", "features", "gram", "metric", "names")
 
@@ -34,7 +35,7 @@ def checked_together(records: Sequence[Mapping[str, Any]]) -> list[Observation] 
         grams: Any = columns["gram"]
         if grams[0] is not None:
             grams = [unpacked(gram, features[0]) for gram in grams]
-            grams = checked_gram(as_finite(grams, "gram"), features.shape[1])
+            grams = as_gram(grams, features.shape[1])
         if columns["metric"][0] is not None:
             as_finite(columns["metric"], "metric")
         names = None if columns["names"][0] is None else as_names(columns["names"][0])

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
+from tuneloss.checks import as_integer, as_number, reading
 from tuneloss.core.box import Box
-from tuneloss.core.checks import as_integer, as_number, reading
-from tuneloss.core.observation import Observation, best_index
+from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
 from tuneloss.hinges import hinge_names
+from tuneloss.ranking import best_index
 from tuneloss.tuning.records import read_observations
 from tuneloss.types import Objective
 
