@@ -187,18 +187,9 @@ class Box:
         values = as_finite(weights, "weights")
         if values.shape != self.lower.shape:
             raise InvalidInput(f"Weights must be {len(self)} numbers, as in {self}; found shape {values.shape}.")
-        return np.asarray(self._inside(values[None])[0])
+        return np.asarray(self.inside(values[None])[0])
 
-    def as_arrays(self, weights: Sequence[Mapping[str, float]]) -> Array:
-        """Return many points, each a mapping by name, as an array (n, k); raise InvalidInput if one is outside."""
-        names = set(self.names)
-        for point in weights:
-            if point.keys() != names:
-                self.check_names(tuple(point), "weights")
-        rows = [[point[name] for name in self.names] for point in weights]
-        return self._inside(as_finite(rows, "weights").reshape(len(rows), len(self)))
-
-    def _inside(self, values: Array) -> Array:
+    def inside(self, values: Array) -> Array:
         """Return points (n, k), moved into the box if only rounding put them outside; raise if one is farther out."""
         slack = WEIGHT_SLACK * np.maximum(np.abs(values), np.abs(self.lower))
         outside = ((values < self.lower - slack) | (values > self.upper + slack)).any(axis=1)

@@ -118,7 +118,9 @@ def learn_loss(
     >>> learn_loss([model], box).weights.round(6)
     array([2., 1.])
     """
-    return Learner(box).learn(
+    learner = Learner(box)
+    check_objective(objective)
+    return learner.learn(
         observations,
         objective=objective,
         epsilon=epsilon,
@@ -217,8 +219,7 @@ class Learner:
         offset: bool = False,
         constrained: bool = True,
     ) -> LearnedLoss:
-        """Do what `learn_loss` does."""
-        check_objective(objective)
+        """Do what `learn_loss` does; the objective was checked before."""
         problem = LearnProblem.of([observations], self.box, epsilon, [sample_weight], offset=offset)
         if constrained:
             return self._best_reachable(problem, best_first(observations), objective)
