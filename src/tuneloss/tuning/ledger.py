@@ -79,8 +79,9 @@ class Ledger:
         self.failed = np.vstack([self.failed, points[[run.failed is not None for run in with_weights]]])
         self._runs_tried.extend(with_weights)
         self.n_runs = max([self.n_runs, *(run.run + 1 for run in new if run.run is not None)])
-        self.best = _best_of(self.best, new)
-        self.best_learned = _best_of(self.best_learned, [run for run in new if run.form is not None])
+        self.best = best_run([*([self.best] if self.best else []), *new])
+        learned = [run for run in new if run.form is not None]
+        self.best_learned = best_run([*([self.best_learned] if self.best_learned else []), *learned])
         self._n_indexed = len(self.runs)
 
     def _points(self, runs: Sequence[Run]) -> Array:
@@ -96,7 +97,3 @@ class Ledger:
         """Return the last run with these weights; None if there is none."""
         same = np.flatnonzero(same_points(self.tried, point))
         return self._runs_tried[same[-1]] if same.size else None
-
-
-def _best_of(best: Run | None, new: Sequence[Run]) -> Run | None:
-    return best_run(new if best is None else [best, *new])
