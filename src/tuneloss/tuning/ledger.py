@@ -86,9 +86,10 @@ class Ledger:
 
     def _points(self, runs: Sequence[Run]) -> Array:
         """Return the weights (n, k) of the runs that have any; raise InvalidInput if one is not of the box."""
-        names, weights = self._box.names, [run.weights for run in runs if run.weights is not None]
+        weights = [run.weights for run in runs if run.weights is not None]
+        names, in_any_order = self._box.names, set(self._box.names)
         for point in weights:
-            if point.keys() != set(names):
+            if point.keys() != in_any_order:
                 self._box.check_names(tuple(point), "weights")
         rows = [[point[name] for name in names] for point in weights]
         return self._box.inside(as_finite(rows, "weights").reshape(len(rows), len(names)))
