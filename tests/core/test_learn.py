@@ -14,12 +14,12 @@ from tests.strategies import instances
 from tuneloss import Box, Observation, learn_loss
 from tuneloss.core.cost import cost_matrix
 from tuneloss.core.learn import Learner
-from tuneloss.core.observation import best_first
 from tuneloss.core.solver import answer, qp
 from tuneloss.core.solver.answer import Answers
 from tuneloss.core.solver.program import form, scaling
 from tuneloss.core.solver.qp import Solution
 from tuneloss.errors import InvalidInput, SolverError
+from tuneloss.ranking import best_first
 
 OBJECTIVES = ["calibrated", "paper"]
 Model = tuple[float, np.ndarray, np.ndarray, np.ndarray]  # error, features, gradient, jacobian

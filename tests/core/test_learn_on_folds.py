@@ -10,10 +10,10 @@ from tests.core.test_learn import observed, pinned_box, random_models
 from tests.properties import assert_selects
 from tuneloss import Box, Observation, learn_loss
 from tuneloss.core.learn import learn_loss_on_folds
-from tuneloss.core.observation import best_index
 from tuneloss.core.solver.program import scaling
 from tuneloss.core.solver.reachability import can_hold
 from tuneloss.errors import InvalidInput
+from tuneloss.ranking import best_index
 
 
 def folds_of(seed: int, n_folds: int = 3, m: int = 4, k: int = 3, n: int = 10) -> list[list[Observation]]:

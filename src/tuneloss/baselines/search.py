@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tuneloss.checks import as_integer
 from tuneloss.core.box import Box
-from tuneloss.core.checks import as_integer
 from tuneloss.core.observation import Observation
 from tuneloss.tuning.run import Run, best_run, check_told
 from tuneloss.tuning.sampling import ranges, same_point, sample_box

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tuneloss.core.checks import as_finite, as_names, as_numbers, holds_numbers, reading
+from tuneloss.checks import as_finite, as_names, as_numbers, holds_numbers, reading
 from tuneloss.core.tolerances import BOUND_SIZES, WEIGHT_SLACK
 from tuneloss.errors import InvalidInput
 from tuneloss.types import Array
@@ -46,12 +46,7 @@ class Box:
     is_simplex: bool = False
 
     def __init__(
-        self,
-        lower: ArrayLike,
-        upper: ArrayLike,
-        names: Sequence[str] | None = None,
-        *,
-        is_simplex: bool = False,
+        self, lower: ArrayLike, upper: ArrayLike, names: Sequence[str] | None = None, *, is_simplex: bool = False
     ) -> None:
         low, high = np.atleast_1d(as_numbers(lower, "lower")), np.atleast_1d(as_numbers(upper, "upper"))
         labels = as_names([f"weight_{j}" for j in range(low.size)] if names is None else names)
@@ -161,8 +156,7 @@ class Box:
     @property
     def pinned(self) -> NDArray[np.bool_]:
         """Which weights (k,) have lower == upper."""
-        pinned: NDArray[np.bool_] = self.lower == self.upper
-        return pinned
+        return np.asarray(self.lower == self.upper)
 
     def as_dict(self, weights: Array) -> dict[str, float]:
         """Return weights by name.
@@ -193,19 +187,9 @@ class Box:
         values = as_finite(weights, "weights")
         if values.shape != self.lower.shape:
             raise InvalidInput(f"Weights must be {len(self)} numbers, as in {self}; found shape {values.shape}.")
-        (inside,) = self._inside(values[None])
-        return np.asarray(inside)
+        return np.asarray(self.inside(values[None])[0])
 
-    def as_arrays(self, weights: Sequence[Mapping[str, float]]) -> Array:
-        """Return many points, each a mapping by name, as an array (n, k); raise InvalidInput if one is outside."""
-        names = set(self.names)
-        for point in weights:
-            if point.keys() != names:
-                self.check_names(tuple(point), "weights")
-        rows = [[point[name] for name in self.names] for point in weights]
-        return self._inside(as_finite(rows, "weights").reshape(len(rows), len(self)))
-
-    def _inside(self, values: Array) -> Array:
+    def inside(self, values: Array) -> Array:
         """Return points (n, k), moved into the box if only rounding put them outside; raise if one is farther out."""
         slack = WEIGHT_SLACK * np.maximum(np.abs(values), np.abs(self.lower))
         outside = ((values < self.lower - slack) | (values > self.upper + slack)).any(axis=1)
@@ -226,13 +210,8 @@ class Box:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the box as JSON types; infinity is None."""
-        upper = [None if math.isinf(u) else u for u in self.upper.tolist()]
-        return {
-            "names": list(self.names),
-            "lower": self.lower.tolist(),
-            "upper": upper,
-            "simplex": self.is_simplex,
-        }
+        lower, upper = self.lower.tolist(), [None if math.isinf(u) else u for u in self.upper.tolist()]
+        return {"names": list(self.names), "lower": lower, "upper": upper, "simplex": self.is_simplex}
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> Box:
@@ -241,7 +220,7 @@ class Box:
         Parameters
         ----------
         state : mapping
-            The state.
+            The output.
         """
         with reading("A box's state"):
             upper = [math.inf if u is None else u for u in state["upper"]]

@@ -25,28 +25,13 @@ def epsilon_value(epsilon: Epsilon, observations: Sequence[Observation], sample_
     a number     itself                                        ``math.inf``: gradients only
     ============ ============================================= ===================================================
 
-    Parameters
-    ----------
-    epsilon : {"balanced", "paper"} or float
-        The rule.
-    observations : sequence of Observation
-        The models that count.
-    sample_weight : (m,) array
-        How much each model counts.
+    The sums run over the observations that count, with their sample weights (m,). A rule gives 0 if there are no
+    grams, or if all gradients of the error are 0; then only values count. "balanced" gives infinity if all errors are 0
+    but not all gradients. "paper" gives 0 if J = 0.
 
-    Returns
-    -------
-    float
-        For a rule, 0 if there are no grams, or if all gradients of the error are 0; then only values count. Infinity
-        for "balanced" if all errors are 0 but not all gradients. 0 for "paper" if J = 0.
-
-    Notes
-    -----
     At epsilon = infinity, a term whose gradient is 0 everywhere costs nothing. The tie rule of `learn_loss` then
     decides its weight. If it is the pinned term, only the ratios of the other weights mean anything.
 
-    Examples
-    --------
     >>> model = Observation.from_gradients(2.0, [1.0], gradient=[4.0], jacobian=[[1.0]])
     >>> epsilon_value("balanced", [model], np.ones(1)), epsilon_value("paper", [model], np.ones(1))
     (0.25, 16.0)
@@ -75,11 +60,8 @@ def epsilon_value(epsilon: Epsilon, observations: Sequence[Observation], sample_
 
 def check_epsilon(epsilon: Epsilon) -> None:
     """Raise unless this is a rule, or a number >= 0."""
-    if isinstance(epsilon, str):
-        is_valid = epsilon in ("balanced", "paper")
-    else:
-        is_valid = isinstance(epsilon, Real) and epsilon >= 0
-    if not is_valid:
+    is_rule = isinstance(epsilon, str) and epsilon in ("balanced", "paper")
+    if not is_rule and not (isinstance(epsilon, Real) and epsilon >= 0):
         raise InvalidInput(f'`epsilon` must be "balanced", "paper" or a number >= 0; found {epsilon!r}.')
 
 

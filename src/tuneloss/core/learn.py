@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tuneloss.core.box import Box, check_box
-from tuneloss.core.consistency import check_all_or_none, check_observations, check_sample_weight
-from tuneloss.core.cost import cost_matrix, epsilon_value
-from tuneloss.core.observation import Observation, best_first, best_index
-from tuneloss.core.solver.answer import Answer, Answers
-from tuneloss.core.solver.program import scaling
+from tuneloss.core.observation import Observation
+from tuneloss.core.problem import LearnProblem
+from tuneloss.core.solver.answer import Answer
 from tuneloss.core.solver.reachability import Reach, can_hold
-from tuneloss.core.tolerances import CAP, KKT_ACCEPTED
+from tuneloss.core.tolerances import CAP
 from tuneloss.errors import InvalidInput, SolverError
+from tuneloss.ranking import best_first, best_index
 from tuneloss.types import Array, Epsilon, Objective
 
 
@@ -119,7 +118,9 @@ def learn_loss(
     >>> learn_loss([model], box).weights.round(6)
     array([2., 1.])
     """
-    return Learner(box).learn(
+    learner = Learner(box)
+    check_objective(objective)
+    return learner.learn(
         observations,
         objective=objective,
         epsilon=epsilon,
@@ -149,9 +150,7 @@ def learn_loss_on_folds(
         The observations, fold by fold.
     box : Box
         The weights that are allowed.
-    objective : {"calibrated", "paper"}, default "calibrated"
-        As for `learn_loss`.
-    epsilon : {"balanced", "paper"} or float, default "balanced"
+    objective, epsilon
         As for `learn_loss`.
     sample_weight : sequence of arrays, optional
         The sample weights, fold by fold.
@@ -170,17 +169,19 @@ def learn_loss_on_folds(
     """
     if not isinstance(folds, Sequence) or not folds or any(isinstance(fold, Observation) for fold in folds):
         raise InvalidInput("`folds` must be a list with a list of observations for each fold, at least one.")
-    problem = LearnProblem.of(folds, box, objective, epsilon, sample_weight)
+    check_objective(objective)
+    check_box(box)
+    problem = LearnProblem.of(folds, box, epsilon, sample_weight)
     best = [best_index(fold) for fold in folds]
     rows = np.vstack([features[i] - features for features, i in zip(problem.features, best, strict=True)])
     answer = problem.answers.find(rows, objective, CAP, quick=True)
     if answer is not None:  # a solved program proves that the best of each fold can be selected
-        return problem.learned(answer, best[0])
+        return _learned(problem, answer, best[0])
     rows, argmin = _rows_of_best_choices(folds, problem)
     answer = problem.answers.find(rows, objective, CAP)
     if answer is None:
         raise problem.unsolved()
-    return problem.learned(answer, argmin)
+    return _learned(problem, answer, argmin)
 
 
 def _rows_of_best_choices(folds: Sequence[Sequence[Observation]], problem: LearnProblem) -> tuple[Array, int]:
@@ -193,72 +194,6 @@ def _rows_of_best_choices(folds: Sequence[Sequence[Observation]], problem: Learn
                 rows, argmin = candidate, guess if position == 0 else argmin
                 break
     return rows, argmin
-
-
-@dataclass(frozen=True, eq=False)
-class LearnProblem:
-    """The program of LearnLoss without a guess of the argmin.
-
-    Parameters
-    ----------
-    features : list of (m, k) arrays
-        The features of all observations, fold by fold.
-    epsilon : float
-        The number that the epsilon rule stands for.
-    answers : Answers
-        Finds weights for a guess of the argmin.
-    """
-
-    features: list[Array]
-    epsilon: float
-    answers: Answers
-
-    @classmethod
-    def of(
-        cls,
-        folds: Sequence[Sequence[Observation]],
-        box: Box,
-        objective: Objective,
-        epsilon: Epsilon,
-        sample_weight: Sequence[ArrayLike] | None,
-        *,
-        offset: bool = False,
-    ) -> LearnProblem:
-        """Check the input and build the cost."""
-        check_objective(objective)
-        for fold in folds:
-            check_observations(fold, box)
-        by_fold = [None] * len(folds) if sample_weight is None else list(sample_weight)
-        counts = np.concatenate([check_sample_weight(s, len(fold)) for s, fold in zip(by_fold, folds, strict=True)])
-        observations = [observation for fold in folds for observation in fold]
-        counted = [observation for observation, s in zip(observations, counts, strict=True) if s > 0]
-        check_all_or_none(counted, "gram")
-        number = epsilon_value(epsilon, counted, counts[counts > 0])
-        cost = cost_matrix(counted, number, counts[counts > 0], offset=offset)
-        features = [np.array([observation.features for observation in fold]) for fold in folds]
-        return cls(features, number, Answers(cost, box, scaling(cost, np.vstack(features), box)))
-
-    def learned(self, answer: Answer, argmin: int) -> LearnedLoss:
-        """Return the answer as a `LearnedLoss`."""
-        return LearnedLoss(
-            weights=answer.weights,
-            scale=answer.scale,
-            cost=answer.cost,
-            argmin=argmin,
-            residual=answer.residual,
-            epsilon=self.epsilon,
-            objective=answer.objective,
-            names=self.answers.box.names,
-            note=answer.note,
-        )
-
-    def unsolved(self, what: str = "") -> SolverError:
-        """Return the error for a program that no solver solved."""
-        m, k = sum(map(len, self.features)), len(self.answers.box)
-        return SolverError(
-            f"{what}no solver reached a KKT residual of {KKT_ACCEPTED:g} for the program of {m} observations and {k} "
-            "weights. Please report it with the observations' to_dict(); other bounds or another epsilon may help."
-        )
 
 
 class Learner:
@@ -284,9 +219,8 @@ class Learner:
         offset: bool = False,
         constrained: bool = True,
     ) -> LearnedLoss:
-        """Do what `learn_loss` does."""
-        by_fold = None if sample_weight is None else [sample_weight]
-        problem = LearnProblem.of([observations], self.box, objective, epsilon, by_fold, offset=offset)
+        """Do what `learn_loss` does; the objective was checked before."""
+        problem = LearnProblem.of([observations], self.box, epsilon, [sample_weight], offset=offset)
         if constrained:
             return self._best_reachable(problem, best_first(observations), objective)
         no_rows = np.zeros((0, len(self.box)))
@@ -294,45 +228,36 @@ class Learner:
         answer = answer or problem.answers.find(no_rows, objective, CAP)
         if answer is None:
             raise problem.unsolved()
-        return problem.learned(answer, int(np.argmin(problem.features[0] @ answer.weights)))
+        return _learned(problem, answer, int(np.argmin(problem.features[0] @ answer.weights)))
 
     def _best_reachable(self, problem: LearnProblem, order: list[int], objective: Objective) -> LearnedLoss:
         """Try guesses of the argmin in this order until the program has a solution (LearnLoss: i* from 1 to m)."""
-        (features,) = problem.features
+        (features,), find = problem.features, problem.answers.find
         if not np.array_equal(features[: len(self._features)], self._features):
             self._unreachable = set()
         self._features = features
         reach = Reach(features, self.box, problem.answers.scales)
-        possible = [guess for guess in order if guess not in self._unreachable]
-        for position, guess in enumerate(possible):
+        for position, guess in enumerate([guess for guess in order if guess not in self._unreachable]):
             rows = features[guess] - features
             # A solved program proves that its guess is reachable, so the first guess rarely needs a linear program.
-            answer = problem.answers.find(rows, objective, CAP, quick=True) if position == 0 else None
+            answer = find(rows, objective, CAP, quick=True) if position == 0 else None
             reachable = True if answer is not None else reach.allows(guess)
-            if answer is None and reachable is not False:
-                answer = self._answer_for(problem, guess, rows, objective, reach if reachable else None)
-            if answer is not None:
-                return problem.learned(answer, guess)
             if reachable is False:
                 self._unreachable.add(guess)
+                continue
+            answer = answer or find(rows, objective, CAP)
+            if answer is None and reachable:  # there is an answer, perhaps only with a wider cap
+                wider = 2 * reach.least_cap(guess)
+                answer = find(rows, objective, wider) if wider > CAP else None
+                if answer is None:
+                    raise problem.unsolved(f"Observation {guess} can be selected, but ")
+            if answer is not None:
+                return _learned(problem, answer, guess)
         raise SolverError(f"None of {len(features)} observations was found reachable, though one must be.")
 
-    def _answer_for(
-        self, problem: LearnProblem, guess: int, rows: Array, objective: Objective, reach: Reach | None
-    ) -> Answer | None:
-        """Solve in full for one guess.
 
-        If `reach` is given, the guess is known to be reachable: this returns an answer, perhaps only with a wider cap,
-        or raises SolverError. If it is None, there may be no answer.
-        """
-        answer = problem.answers.find(rows, objective, CAP)
-        if answer is not None or reach is None:
-            return answer
-        wider = 2 * reach.least_cap(guess)
-        answer = problem.answers.find(rows, objective, wider) if wider > CAP else None
-        if answer is None:
-            raise problem.unsolved(f"Observation {guess} can be selected, but ")
-        return answer
+def _learned(problem: LearnProblem, answer: Answer, argmin: int) -> LearnedLoss:
+    return LearnedLoss(**vars(answer), argmin=argmin, epsilon=problem.epsilon, names=problem.answers.box.names)
 
 
 def check_objective(objective: str, allowed: Sequence[str] = ("calibrated", "paper")) -> None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tuneloss.core.checks import as_finite, as_names, as_number, holds_numbers, reading
-from tuneloss.core.tolerances import GRAM_SLACK
+from tuneloss.checks import as_finite, as_gram, as_names, as_number, holds_numbers, reading
 from tuneloss.errors import InvalidInput
+from tuneloss.packing import packed, unpacked
+from tuneloss.ranking import best_index as best_index  # `torch` imports it from here
 from tuneloss.types import Array
 
 BLOCK = 4096  # rows of a jacobian that are read at a time, so that no (n, k) copy is made
-PACKED_FROM = 32  # rows: a gram of at least this size is packed in its record
-FIELDS = ("error", "features", "gram", "metric", "names")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +67,10 @@ class Observation:
         values = as_finite(features, "features")
         if values.ndim != 1 or values.size == 0:
             raise InvalidInput(f"`features` must have shape (k,), one value per term; found shape {values.shape}.")
-        if names is not None and len(as_names(names)) != values.size:
+        names = None if names is None else as_names(names)
+        if names is not None and len(names) != values.size:
             raise InvalidInput(f"`names` must be one per feature; found {len(names)} for {values.size} features.")
-        checked = None if gram is None else _checked_gram(as_finite(gram, "gram"), values.size)
+        checked = None if gram is None else as_gram(gram, values.size)
         for array in (values, checked):
             if array is not None:
                 array.flags.writeable = False
@@ -80,7 +79,7 @@ class Observation:
             features=values,
             gram=checked,
             metric=None if metric is None else as_number(metric, "metric"),
-            names=None if names is None else as_names(names),
+            names=names,
         )
 
     @classmethod
@@ -97,16 +96,12 @@ class Observation:
 
         Parameters
         ----------
-        error : float
-            As for `Observation`.
-        features : (k,) array or mapping of str to float
+        error, features, metric
             As for `Observation`.
         gradient : (n,) array
             The gradient of the error.
         jacobian : (n, k) array
             The gradients of the terms, one per column.
-        metric : float, optional
-            As for `Observation`.
 
         Examples
         --------
@@ -114,7 +109,9 @@ class Observation:
         array([[2., 3.],
                [3., 9.]])
         """
-        g, jac = as_finite(gradient, "gradient"), _matrix(jacobian)
+        g = as_finite(gradient, "gradient")
+        is_array = isinstance(jacobian, np.ndarray) and holds_numbers(jacobian)
+        jac = np.asarray(jacobian) if is_array else as_finite(jacobian, "jacobian")  # an array is not copied
         k = len(features) if isinstance(features, Mapping) else np.size(features)
         if g.ndim != 1 or g.size == 0 or jac.shape != (g.size, k):
             raise InvalidInput(
@@ -127,10 +124,9 @@ class Observation:
                 block = np.asarray(jac[start : start + BLOCK], dtype=np.float64)
                 gram[:k, :k] += block.T @ block
                 gram[:k, k] += block.T @ g[start : start + BLOCK]
+            gram[k, :k], gram[k, k] = gram[:k, k], g @ g
         if not np.isfinite(gram).all():
             as_finite(jac, "jacobian")  # says what is wrong with it
-        with np.errstate(over="ignore"):
-            gram[k, :k], gram[k, k] = gram[:k, k], g @ g
         return cls(error, features, gram, metric=metric)
 
     @property
@@ -144,13 +140,10 @@ class Observation:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON types. A large gram becomes its upper triangle, row by row, as float64 in base64."""
-        gram: Any = self.gram
-        if gram is not None:
-            gram = gram.tolist() if len(gram) < PACKED_FROM else _packed(gram)
         return {
             "error": self.error,
             "features": self.features.tolist(),
-            "gram": gram,
+            "gram": None if self.gram is None else packed(self.gram),
             "metric": self.metric,
             "names": None if self.names is None else list(self.names),
         }
@@ -170,123 +163,7 @@ class Observation:
                 f"found {sorted(map(str, record)) if isinstance(record, Mapping) else type(record).__name__}."
             )
         with reading("An observation's record"):
-            extra = {name: record.get(name) for name in ("metric", "names")}
-            gram = record.get("gram")
-            if isinstance(gram, str):
-                gram = _unpacked(gram, len(record["features"]) + 1)
-            return cls(record["error"], record["features"], gram, **extra)
-
-    @classmethod
-    def from_dicts(cls, records: Sequence[Mapping[str, Any]]) -> list[Observation]:
-        """Read many records. If all are of one kind, they are checked together, which is ten times as fast."""
-        return cls._checked_together(records) or [cls.from_dict(record) for record in records]
-
-    @classmethod
-    def _checked_together(cls, records: Sequence[Mapping[str, Any]]) -> list[Observation] | None:
-        """Read records that are of one kind and correct; otherwise return None, and `from_dict` finds the mistake."""
-        try:
-            columns: dict[str, Any] = {field: [record.get(field) for record in records] for field in FIELDS}
-            kinds = {field: set(map(type, column)) for field, column in columns.items()}
-            if any(len(kind) > 1 for kind in kinds.values()) or kinds["error"] != {float}:
-                return None
-            if kinds["metric"] not in ({float}, {type(None)}) or any(
-                n != columns["names"][0] for n in columns["names"]
-            ):
-                return None
-            errors, features = as_finite(columns["error"], "error"), as_finite(columns["features"], "features")
-            grams: Any = columns["gram"]
-            if grams[0] is not None:
-                if isinstance(grams[0], str):
-                    grams = [_unpacked(text, features.shape[1] + 1) for text in grams]
-                grams = _checked_gram(as_finite(grams, "gram"), features.shape[1])
-            if columns["metric"][0] is not None:
-                as_finite(columns["metric"], "metric")
-            names = None if columns["names"][0] is None else as_names(columns["names"][0])
-            if features.ndim != 2 or not features.size or (names is not None and len(names) != features.shape[1]):
-                return None
-        except (AttributeError, IndexError, TypeError, ValueError):
-            return None
-        for array in (features, grams):
-            if isinstance(array, np.ndarray):
-                array.flags.writeable = False
-        observations = [object.__new__(cls) for _ in records]
-        for new, *values in zip(observations, errors.tolist(), features, grams, columns["metric"], strict=True):
-            new.__dict__.update(zip(FIELDS, (*values, names), strict=True))
-        return observations
-
-
-class Scored(Protocol):
-    """A model that can be compared with others."""
-
-    @property
-    def error(self) -> float: ...
-    @property
-    def score(self) -> float: ...
-
-
-def best_first(models: Sequence[Scored]) -> list[int]:
-    """Return indices from the best model to the worst.
-
-    The better model has the lower score (its metric, or its error if it has no metric). Ties are broken by the lower
-    error, then by the later position.
-
-    >>> best_first([Observation(2.0, [1.0]), Observation(1.0, [1.0]), Observation(1.0, [1.0])])
-    [2, 1, 0]
-    """
-    errors, scores = np.array([model.error for model in models]), np.array([model.score for model in models])
-    return [int(i) for i in np.lexsort((-np.arange(len(errors)), errors, scores))]
-
-
-def best_index(models: Sequence[Scored]) -> int:
-    """Return the index of the best model: the first of `best_first`."""
-    return best_first(models)[0]
-
-
-def _packed(gram: Array) -> str:
-    """Return the upper triangle, row by row, as little-endian float64 in base64."""
-    return base64.b64encode(gram[np.triu_indices(len(gram))].astype("<f8").tobytes()).decode("ascii")
-
-
-def _unpacked(text: str, n: int) -> Array:
-    """Return the gram (n, n) that `_packed` wrote as text."""
-    upper = np.frombuffer(base64.b64decode(text, validate=True), dtype="<f8")
-    if len(upper) != n * (n + 1) // 2:
-        raise InvalidInput(f"A packed `gram` must hold {n * (n + 1) // 2} numbers for {n} rows; found {len(upper)}.")
-    gram = np.zeros((n, n))
-    gram[np.triu_indices(n)] = upper
-    return gram + np.triu(gram, 1).T
-
-
-def _matrix(jacobian: ArrayLike) -> NDArray[Any]:
-    """Return the jacobian as an array; an array of numbers is not copied."""
-    if isinstance(jacobian, np.ndarray) and holds_numbers(jacobian):
-        return jacobian
-    return as_finite(jacobian, "jacobian")
-
-
-def _checked_gram(gram: Array, k: int) -> Array:
-    """Return one gram (k + 1, k + 1), or several (n, k + 1, k + 1), made symmetric; raise unless they are grams."""
-    if gram.shape[-2:] != (k + 1, k + 1) or gram.ndim > 3:
-        raise InvalidInput(
-            f"`gram` must have shape (k + 1, k + 1) = {(k + 1, k + 1)}, the error last; found {gram.shape}."
-        )
-    size = np.sqrt(np.abs(np.diagonal(gram, axis1=-2, axis2=-1)))
-    size = np.where(size > 0, size, 1.0)
-    unit = gram / size[..., :, None] / size[..., None, :]
-    mirrored = np.swapaxes(unit, -1, -2)
-    gap = float(np.abs(unit - mirrored).max())
-    if gap > GRAM_SLACK:
-        raise InvalidInput(
-            f"`gram` must be symmetric; found entries that differ from their mirror image by {gap:.1e} of their "
-            "size. It is [jacobian | gradient]' [jacobian | gradient]."
-        )
-    unit = (unit + mirrored) / 2
-    try:
-        np.linalg.cholesky(unit + GRAM_SLACK * np.eye(k + 1))
-    except np.linalg.LinAlgError:
-        raise InvalidInput(
-            "`gram` must be positive semidefinite; found a lowest eigenvalue of "
-            f"{np.linalg.eigvalsh(unit).min():.1e} at unit diagonal. Store no minus signs in it: it is "
-            "[jacobian | gradient]' [jacobian | gradient]."
-        ) from None
-    return (gram + np.swapaxes(gram, -1, -2)) / 2
+            gram = unpacked(record.get("gram"), record["features"])
+            return cls(
+                record["error"], record["features"], gram, metric=record.get("metric"), names=record.get("names")
+            )

@@ -13,7 +13,6 @@ ROUNDING = float(np.finfo(np.float64).eps)
 # Input.
 BOUND_SIZES = (1e-100, 1e100)  # smallest and largest finite bound except 0; beyond, products with squares overflow
 WEIGHT_SLACK = 1e-6  # relative; weights this far outside of a box, as after a trip through float32, count as inside
-GRAM_SLACK = 1e-6  # at unit diagonal; asymmetry and negative eigenvalues that sums in float32 leave
 
 # Solutions of the quadratic program: residuals of the KKT conditions, relative.
 KKT_GOOD = 1e-9  # no second solver is asked

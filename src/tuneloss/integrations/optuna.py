@@ -16,8 +16,8 @@ from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
+from tuneloss.checks import as_integer
 from tuneloss.core.box import Box, check_box
-from tuneloss.core.checks import as_integer
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
 from tuneloss.tuning.ask_tell import LossTuner

@@ -96,7 +96,7 @@ def by_repeat(records: Sequence[Record], dataset: str, tuner: str) -> ByRepeat:
 def best_so_far(runs: Sequence[Record], by: str = "validation_loss") -> list[Record | None]:
     """Return, after each run, the run of least `by` so far; None while all runs have failed.
 
-    Of equal runs the first is kept, unlike in `tuneloss.core.observation.best_first`: a curve of the best model so far
+    Of equal runs the first is kept, unlike in `tuneloss.ranking.best_first`: a curve of the best model so far
     moves only when a run is better, and runs often tie in validation error, which is a count.
     """
     best, curve = None, []

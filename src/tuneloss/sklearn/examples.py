@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from tuneloss.core.checks import as_numbers
+from tuneloss.checks import as_numbers
 from tuneloss.errors import InvalidInput
 from tuneloss.sklearn.softmax import Inputs
 from tuneloss.types import Array

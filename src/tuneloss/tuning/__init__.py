@@ -6,6 +6,7 @@
     online.py     OnlinePolicy and OnlineLearner: from the checkpoints of one run to weights
     history.py    the steps of an online run
     run.py        one run, and the header of a journal
+    records.py    many observations from their records at once
     ledger.py     all runs that were told, indexed
     journal.py    a file of records that survives a kill
     progress.py   a progress bar

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tuneloss.checks import as_finite
 from tuneloss.core.box import Box
 from tuneloss.core.observation import Observation
 from tuneloss.tuning.run import Run, best_run
@@ -35,6 +36,8 @@ class Ledger:
         The best of the runs whose weights were learned.
     n_runs : int
         The number of runs, failed ones included. Several observations may belong to one run.
+    tried, failed : (n, k) array
+        The weights of all runs, and those of the runs that failed.
     """
 
     def __init__(self, box: Box, runs: Sequence[Run] = ()) -> None:
@@ -45,7 +48,7 @@ class Ledger:
 
     def _clear_index(self) -> None:
         self.observations: list[Observation] = []
-        self._tried, self._failed = Points(len(self._box)), Points(len(self._box))
+        self.tried = self.failed = np.zeros((0, len(self._box)))
         self._runs_tried: list[Run] = []  # one per point in `tried`
         self.best: Run | None = None
         self.best_learned: Run | None = None
@@ -54,7 +57,7 @@ class Ledger:
 
     def extend(self, runs: Sequence[Run]) -> None:
         """Add runs; raise, and add none of them, if the weights of one are not in the box."""
-        points = self._box.as_arrays([run.weights for run in runs if run.weights is not None])
+        points = self._points(runs)
         is_current = self._n_indexed == len(self.runs)
         self.runs.extend(runs)
         self._index(points if is_current else None)
@@ -68,51 +71,30 @@ class Ledger:
         """Index the runs that are not indexed yet, whose weights are `points`. With None, index all runs again."""
         if points is None:
             self._clear_index()
-            points = self._box.as_arrays([run.weights for run in self.runs if run.weights is not None])
+            points = self._points(self.runs)
         new, self._n_indexed = self.runs[self._n_indexed :], -1
         with_weights = [run for run in new if run.weights is not None]
         self.observations.extend(run.observation for run in new if run.observation is not None)
-        self._tried.extend(points)
-        self._failed.extend(points[[run.failed is not None for run in with_weights]])
+        self.tried = np.vstack([self.tried, points])
+        self.failed = np.vstack([self.failed, points[[run.failed is not None for run in with_weights]]])
         self._runs_tried.extend(with_weights)
         self.n_runs = max([self.n_runs, *(run.run + 1 for run in new if run.run is not None)])
-        self.best = _best_of(self.best, new)
-        self.best_learned = _best_of(self.best_learned, [run for run in new if run.form is not None])
+        self.best = best_run([*([self.best] if self.best else []), *new])
+        learned = [run for run in new if run.form is not None]
+        self.best_learned = best_run([*([self.best_learned] if self.best_learned else []), *learned])
         self._n_indexed = len(self.runs)
 
-    @property
-    def tried(self) -> Array:
-        """The weights (n, k) of all runs."""
-        return self._tried.rows
-
-    @property
-    def failed(self) -> Array:
-        """The weights (n, k) of the runs that failed."""
-        return self._failed.rows
+    def _points(self, runs: Sequence[Run]) -> Array:
+        """Return the weights (n, k) of the runs that have any; raise InvalidInput if one is not of the box."""
+        weights = [run.weights for run in runs if run.weights is not None]
+        names, in_any_order = self._box.names, set(self._box.names)
+        for point in weights:
+            if point.keys() != in_any_order:
+                self._box.check_names(tuple(point), "weights")
+        rows = [[point[name] for name in names] for point in weights]
+        return self._box.inside(as_finite(rows, "weights").reshape(len(rows), len(names)))
 
     def run_with(self, point: Array) -> Run | None:
         """Return the last run with these weights; None if there is none."""
         same = np.flatnonzero(same_points(self.tried, point))
         return self._runs_tried[same[-1]] if same.size else None
-
-
-class Points:
-    """An append-only list of points (n, k), kept in one array with room for more."""
-
-    def __init__(self, k: int) -> None:
-        self._room, self._n = np.zeros((16, k)), 0
-
-    @property
-    def rows(self) -> Array:
-        return self._room[: self._n]
-
-    def extend(self, points: Array) -> None:
-        n = self._n + len(points)
-        if n > len(self._room):
-            self._room = np.concatenate([self.rows, np.zeros((2 * n - self._n, self._room.shape[1]))])
-        self._room[self._n : n] = points
-        self._n = n
-
-
-def _best_of(best: Run | None, new: Sequence[Run]) -> Run | None:
-    return best_run(new if best is None else [best, *new])

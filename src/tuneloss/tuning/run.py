@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
+from tuneloss.checks import as_integer, as_number, reading
 from tuneloss.core.box import Box
-from tuneloss.core.checks import as_integer, as_number, reading
-from tuneloss.core.observation import Observation, best_index
+from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
 from tuneloss.hinges import hinge_names
+from tuneloss.ranking import best_index
+from tuneloss.tuning.records import read_observations
 from tuneloss.types import Objective
 
 
@@ -153,7 +155,7 @@ class Run:
         """Read many records at once, which is faster than one by one."""
         with reading("A run's record"):
             payloads = [record["observation"] for record in records]
-            observations = iter(Observation.from_dicts([payload for payload in payloads if payload is not None]))
+            observations = iter(read_observations([payload for payload in payloads if payload is not None]))
             return [
                 cls(
                     None if record["run"] is None else as_integer(record["run"], "run", 0),

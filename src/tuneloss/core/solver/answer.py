@@ -71,19 +71,17 @@ class Answers:
         if not (np.isfinite(weights).all() and np.isfinite(scale)) or scale < 0 or (is_calibrated and scale == 0):
             return None
         residual = program.at(solution, weights, scale).residual(program.problem)
-        if residual > KKT_ACCEPTED or not self._selects(program, rows, weights):
+        if residual > KKT_ACCEPTED:
+            return None
+        scaled = self.scales.weights(weights)  # they select the guess in scaled units and in the caller's
+        if (program.argmin @ scaled).max(initial=0.0) > SELECTS_SCALED * np.abs(scaled).max():
+            return None
+        if not (rows @ weights).max(initial=0.0) <= SELECTS * np.abs(rows * weights).max(initial=0.0):
             return None
         z = np.append(weights / scale, 1.0) if is_calibrated else np.append(weights, scale)
         return Answer(
             weights, scale, _quadratic(self.cost, z), residual, program.objective, _note(program, weights, solution)
         )
-
-    def _selects(self, program: Form, rows: Array, weights: Array) -> bool:
-        """Return whether the weights select the guess, in scaled units and in the caller's."""
-        scaled = self.scales.weights(weights)
-        if (program.argmin @ scaled).max(initial=0.0) > SELECTS_SCALED * np.abs(scaled).max():
-            return False
-        return bool((rows @ weights).max(initial=0.0) <= SELECTS * np.abs(rows * weights).max(initial=0.0))
 
 
 def _quadratic(cost: Array, z: Array) -> float:
