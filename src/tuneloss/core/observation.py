@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from tuneloss.checks import as_finite, as_gram, as_names, as_number, holds_numbers, reading
 from tuneloss.errors import InvalidInput
 from tuneloss.packing import packed, unpacked
-from tuneloss.ranking import best_index as best_index  # `torch` imports it from here
 from tuneloss.types import Array
 
 BLOCK = 4096  # rows of a jacobian that are read at a time, so that no (n, k) copy is made

@@ -15,11 +15,11 @@ import numpy as np
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from tuneloss.core.checks import as_integer, reading
+from tuneloss.checks import as_integer, reading
 from tuneloss.core.learn import LearnedLoss
-from tuneloss.core.observation import best_index
 from tuneloss.errors import InvalidInput, JournalError
 from tuneloss.files import write_whole
+from tuneloss.ranking import best_index
 from tuneloss.torch.observing.observe import ObserveOptions, check_call, observe_with
 from tuneloss.torch.observing.passes import Error
 from tuneloss.torch.terms.loss import LinearLoss

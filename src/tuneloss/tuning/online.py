@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tuneloss.checks import as_integer, as_number
 from tuneloss.core.box import Box
-from tuneloss.core.checks import as_integer, as_number
 from tuneloss.core.cost import check_epsilon
 from tuneloss.core.learn import LearnedLoss, Learner, check_objective
 from tuneloss.core.observation import Observation

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from tuneloss.core.checks import as_integer
+from tuneloss.checks import as_integer
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
 from tuneloss.torch.observing.batches import Count, check_count, check_loader

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from tuneloss.core.checks import as_finite, as_integer
+from tuneloss.checks import as_finite, as_integer
 from tuneloss.errors import InvalidInput
 from tuneloss.hinges import PiecewiseLinear, hinge_names
 from tuneloss.torch.terms.columns import Columns, HingeColumns
