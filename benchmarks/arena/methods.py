@@ -1,0 +1,228 @@
+"""The methods of the arena: each chooses the weights of a loss in one training run, from the same start."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from benchmarks.arena.problem import Batch, Instance
+from tuneloss import Box
+from tuneloss.torch import LinearLoss, OnlineTuner, observe
+from tuneloss.torch.observing import ObserveOptions
+from tuneloss.tuning import OnlinePolicy
+
+STEPS_BETWEEN = 5  # training steps between two updates by a hypergradient
+RATE = 0.15  # of the hypergradient, chosen on the choosing half
+DEFAULTS = "before"  # the version of the defaults of OnlineTuner: raise it when they change
+
+
+class Method:
+    """A loss with weights; subclasses change the weights while the model trains.
+
+    Parameters
+    ----------
+    instance : Instance
+    weights : mapping
+        The first weights.
+    """
+
+    def __init__(self, instance: Instance, weights: Mapping[str, float] | None) -> None:
+        self.instance = instance
+        self.loss = LinearLoss(instance.terms, box=instance.box, weights=weights)
+
+    def backward(self, batch: Batch) -> None:
+        """Compute the gradients of one training step."""
+        self.loss(self.instance.model, batch).backward()
+
+    def after_step(self, step: int) -> None:
+        """Called after each training step."""
+
+    def after_period(self, error: float) -> float:
+        """Called after each measurement of the validation error; returns the number that decides which is best."""
+        return error
+
+    def weights(self) -> dict[str, float]:
+        """Return the present weights."""
+        return self.loss.as_dict()
+
+
+class Online(Method):
+    """OnlineTuner."""
+
+    def __init__(self, instance: Instance, seed: int, options: Mapping[str, Any]) -> None:
+        super().__init__(instance, options.get("weights"))
+        self.tuner = OnlineTuner(
+            instance.model,
+            self.loss,
+            instance.error,
+            instance.train,
+            instance.validation,
+            policy=options.get("policy"),
+            observe=ObserveOptions(seed=1000 * seed, **options.get("observe", {})),
+            keep_best=False,
+        )
+
+    def after_period(self, error: float) -> float:
+        self.tuner.step()
+        return error
+
+
+class Uncertainty(Method):
+    """Kendall, Gal and Cipolla (2018): the weights are exp(-s), and s/2 is added, with s trained by Adam."""
+
+    def __init__(self, instance: Instance, optimizer: torch.optim.Optimizer) -> None:
+        super().__init__(instance, None)
+        self.s = nn.Parameter(torch.zeros(len(self.loss.names)))
+        optimizer.add_param_group({"params": [self.s], "lr": 0.01})
+
+    def backward(self, batch: Batch) -> None:
+        values = self.loss.data_values(self.instance.model, batch)
+        total = sum(torch.exp(-s) * values[name] + s / 2 for name, s in zip(self.loss.names, self.s, strict=True))
+        total.backward()  # type: ignore[union-attr]
+
+    def weights(self) -> dict[str, float]:
+        return dict(zip(self.loss.names, torch.exp(-self.s.detach()).tolist(), strict=True))
+
+
+class LossRatios(Method):
+    """Dynamic weight average, Liu, Johns and Davison (2019): softmax of the ratios of the last two mean losses."""
+
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(instance, dict.fromkeys(LinearLoss(instance.terms, box=instance.box).names, 1.0))
+        self.w = torch.ones(len(self.loss.names))
+        self.now: list[Tensor] = []
+        self.means: list[Tensor] = []
+
+    def backward(self, batch: Batch) -> None:
+        values = self.loss.data_values(self.instance.model, batch)
+        terms = torch.stack([values[name] for name in self.loss.names])
+        self.now.append(terms.detach())
+        (self.w @ terms).backward()
+
+    def after_period(self, error: float) -> float:
+        self.means.append(torch.stack(self.now).mean(dim=0))
+        self.now = []
+        if len(self.means) > 1:
+            ratios = self.means[-1] / self.means[-2].clamp(min=1e-9)
+            self.w = len(ratios) * torch.softmax(ratios / 2.0, dim=0)
+        return error
+
+    def weights(self) -> dict[str, float]:
+        return dict(zip(self.loss.names, self.w.tolist(), strict=True))
+
+
+class Aggregated(Method):
+    """Gradients of all terms, joined by an aggregator of TorchJD; it has no weights."""
+
+    def __init__(self, instance: Instance) -> None:
+        from torchjd.aggregation import UPGrad
+
+        super().__init__(instance, None)
+        self.join = UPGrad()
+
+    def backward(self, batch: Batch) -> None:
+        values = self.loss.data_values(self.instance.model, batch)
+        params = list(self.instance.model.parameters())
+        rows = []
+        for name in self.loss.names:
+            parts = torch.autograd.grad(values[name], params, retain_graph=True, allow_unused=True)
+            rows.append(
+                torch.cat(
+                    [(torch.zeros_like(p) if g is None else g).flatten() for g, p in zip(parts, params, strict=True)]
+                )
+            )
+        joined = self.join(torch.stack(rows)).split([p.numel() for p in params])
+        for p, gradient in zip(params, joined, strict=True):
+            p.grad = gradient.view_as(p).clone()
+
+
+class Hypergradient(Method):
+    """One-step hypergradients: the validation error after a step of training, differentiated by the log weights.
+
+    The derivative by a weight is minus the inner product of the gradients of its term and of the error, on one batch
+    each. Adam takes steps of `rate` in the log weights, every few training steps. DGA (arXiv:2410.02498) on a simplex
+    is the same with another average.
+    """
+
+    def __init__(self, instance: Instance, seed: int, rate: float, start: Mapping[str, float]) -> None:
+        super().__init__(instance, start)
+        box = self.loss.box
+        self.upper = np.where(np.isfinite(box.upper), box.upper, 1e3)
+        self.free = box.upper > box.lower
+        self.least = np.log(np.where(self.free, np.maximum(box.lower, 1e-4 * self.upper), 1.0))
+        w = np.array(self.loss.numbers())
+        self.log = np.where(self.free, np.log(np.maximum(w, np.exp(self.least))), 0.0)
+        self.pinned = np.where(self.free, 0.0, box.lower)
+        self.rate, self.rng, self.calls = rate, np.random.default_rng(seed), 0
+        self.mean, self.square = np.zeros(len(w)), np.zeros(len(w))
+        self.last: Batch = None
+
+    def backward(self, batch: Batch) -> None:
+        self.last = batch
+        super().backward(batch)
+
+    def after_step(self, step: int) -> None:
+        if step % STEPS_BETWEEN:
+            return
+        some = self.instance.validation[self.rng.integers(len(self.instance.validation))]
+        gram = observe(self.instance.model, self.loss, self.instance.error, [self.last], [some]).gram
+        assert gram is not None
+        gain = np.where(self.free, gram[:-1, -1] * np.exp(self.log), 0.0)
+        self.calls += 1
+        self.mean = 0.9 * self.mean + 0.1 * gain
+        self.square = 0.99 * self.square + 0.01 * gain**2
+        mean, square = self.mean / (1 - 0.9**self.calls), self.square / (1 - 0.99**self.calls)
+        self.log = np.clip(self.log + self.rate * mean / (np.sqrt(square) + 1e-12), self.least, np.log(self.upper))
+        w = np.where(self.free, np.exp(self.log), self.pinned)
+        if self.loss.box.is_simplex:
+            w = w / w.sum()
+            self.log = np.log(w)
+        self.loss.set_weights(w)
+
+
+def start_of(instance: Instance) -> dict[str, float]:
+    """Return first weights for methods that need positive ones: 1 or what the box allows, and little of a penalty."""
+    loss = LinearLoss(instance.terms, box=instance.box)
+    if isinstance(instance.box, Box) and instance.box.is_simplex:
+        return dict.fromkeys(loss.names, 1 / len(loss.names))
+    data = set(loss.layout.data)
+    upper = dict(zip(loss.names, loss.box.upper.tolist(), strict=True))
+    return {n: min(1.0, u) if n in data else (1e-2 * u if math.isfinite(u) else 1e-3) for n, u in upper.items()}
+
+
+POLICIES: dict[str, dict[str, Any]] = {
+    "online": {},
+    "online before": {"policy": OnlinePolicy()},
+}
+
+
+def make_method(name: str, instance: Instance, optimizer: torch.optim.Optimizer, seed: int) -> Method:
+    """Return the method of this name for an instance.
+
+    Parameters
+    ----------
+    name : str
+        "plain"; a name of `Instance.named`; "random 0" to "random 19"; "hypergradient 0.05" with its rate;
+        "uncertainty", "loss ratios", "UPGrad"; or a name of `POLICIES`.
+    """
+    makers: dict[str, Callable[[], Method]] = {
+        "plain": lambda: Method(instance, instance.plain),
+        "uncertainty": lambda: Uncertainty(instance, optimizer),
+        "loss ratios": lambda: LossRatios(instance),
+        "UPGrad": lambda: Aggregated(instance),
+    }
+    if name in instance.named:
+        return Method(instance, instance.named[name])
+    if name in makers:
+        return makers[name]()
+    word, _, number = name.partition(" ")
+    if word == "random":
+        return Method(instance, instance.random(np.random.default_rng([seed, int(number)])))
+    if word == "hypergradient":
+        return Hypergradient(instance, seed, float(number), start_of(instance))
+    return Online(instance, seed, POLICIES[name])
