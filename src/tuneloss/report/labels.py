@@ -1,4 +1,4 @@
-"""Names that users chose, as labels of figures: one line of bounded width, in any script."""
+"""Names that users chose, as labels of figures. A label is one line of bounded width, in any script."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ WIDEST = 28  # width of a label in letters; a wide letter, as in Chinese, counts
 
 
 def as_label(name: str) -> str:
-    """Return a name as a label.
+    """Return a name as a label that matplotlib shows literally.
 
-    A dollar sign starts no formula, a leading underscore does not hide the label, and the middle of a long name is cut.
+    A dollar sign does not start a formula, and a leading underscore does not hide the label. The middle of a long name
+    is left out.
 
     Examples
     --------
@@ -47,10 +48,10 @@ def _start(text: str, width: int) -> str:
 
 @contextmanager
 def drawable(figure: Figure) -> Iterator[None]:
-    """Give the labels of a figure a font that has their letters, inside the block.
+    """Inside the block, give the labels of a figure a font that has their letters.
 
-    If no font has them, the letters are shown by their codes. This is for bitmaps: in an SVG labels stay text, and the
-    reader's fonts are used.
+    If no installed font has a letter, its code is shown. Only bitmaps need this: in an SVG, labels stay text and are
+    drawn in the reader's fonts.
     """
     before = [(text, text.get_text(), text.get_fontfamily()) for text in figure.findobj(Text) if isinstance(text, Text)]
     try:

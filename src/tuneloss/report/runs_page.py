@@ -1,4 +1,4 @@
-"""The page that reports the runs of one tuner, from its journal alone."""
+"""The page about the runs of one tuner, made from its journal alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tuneloss.tuning.run import Run
 
 
 def write_runs_report(info: RunsInfo, path: Path) -> Path:
-    """Write the page to a file; return its path."""
+    """Write the page to a file, and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, runs_page(info).encode())
     return path
@@ -57,7 +57,7 @@ def _learned(info: RunsInfo) -> str:
 def _best_words(info: RunsInfo) -> list[str]:
     best = info.best
     if best is None or best.observation is None:
-        return ["No run of this journal has both weights and an observation yet."]
+        return ["No run in this journal has both weights and an observation yet."]
     score, which = best.observation.score, info.best_or_chosen
     sentences = [f"The {which} model is that of run {run_name(best)}, with a {info.measure} of {score:.5g}."]
     return [*sentences, *_change_words(info, best, score), *([info.header.note] if info.header.note else [])]
@@ -100,7 +100,7 @@ def _progress(info: RunsInfo) -> str:
 
 
 def _reference_table(info: RunsInfo) -> str:
-    """Return a table of the other models that the header names, such as those of plain methods."""
+    """Return a table of the models that the header names for comparison; empty if it names none."""
     reference = info.header.reference
     measures = list(dict.fromkeys(measure for values in reference.values() for measure in values))
     rows = [
@@ -110,11 +110,11 @@ def _reference_table(info: RunsInfo) -> str:
 
 
 def _findings_table(info: RunsInfo) -> str:
-    rows = [[finding.kind, finding.found, finding.remedy] for finding in findings(info)]
+    rows = [[finding.kind, finding.statement, finding.remedy] for finding in findings(info)]
     if not rows:
         at_bound = "" if info.from_search else "no weight is at a bound, and "
         return html.paragraphs([f"Nothing stands out: {at_bound}all terms can be told apart."])
-    return html.table(("what", "found", "what to do"), rows, wrap=True)
+    return html.table(("what", "finding", "what to do"), rows, wrap=True)
 
 
 def _runs_table(info: RunsInfo) -> str:
@@ -128,7 +128,7 @@ def _runs_table(info: RunsInfo) -> str:
 
 
 def _run_cells(run: Run, extra: list[str], names: list[str]) -> list[str]:
-    """Return a run as text: its number, its error, further numbers, and weights."""
+    """Return the cells of a run: its number, its error, further numbers, and weights."""
     weights = [f"{run.weights[name]:.3g}" if run.weights is not None else "" for name in names]
     error = f"{run.observation.error:.5g}" if run.observation is not None else f"failed: {run.failed}"
     if run.observation is not None and run.observation.metric is not None:
