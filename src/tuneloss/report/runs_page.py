@@ -95,18 +95,14 @@ def _weights_table(info: RunsInfo, box: str) -> str:
 def _progress(info: RunsInfo) -> str:
     if not any(run.observation is not None for run in info.runs):
         return html.paragraphs(["Nothing to show yet."])
-    caption = "Error by run. Line: the best so far. Dashed: the first run."
-    return _reference_table(info) + runs_figures.side_by_side([("errors", runs_figures.errors_figure(info), caption)])
-
-
-def _reference_table(info: RunsInfo) -> str:
-    """Return a table of the models that the header names for comparison; empty if it names none."""
-    reference = info.header.reference
+    reference = info.header.reference  # models to compare with, which a search names
     measures = list(dict.fromkeys(measure for values in reference.values() for measure in values))
     rows = [
         [name, *(f"{values[m]:.4f}" if m in values else "" for m in measures)] for name, values in reference.items()
     ]
-    return html.table(("model", *measures), rows) if rows else ""
+    table = html.table(("model", *measures), rows) if rows else ""
+    caption = "Error by run. Line: the best so far. Dashed: the first run."
+    return table + runs_figures.side_by_side([("errors", runs_figures.errors_figure(info), caption)])
 
 
 def _findings_table(info: RunsInfo) -> str:
