@@ -88,7 +88,5 @@ def test_a_full_disk_behind_standard_output_is_said_in_words(tmp_path):
                 stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
             )  # fmt: skip
         assert done.returncode == 1, done.stderr
-        assert done.stderr.startswith(
-            "Error: Standard output must take everything that is printed; found that [Errno 28]"
-        )
+        assert done.stderr.startswith("Error: Standard output must take all that is printed; found that [Errno 28]")
         assert len(done.stderr.splitlines()) == 1

@@ -1,4 +1,4 @@
-"""`tuneloss predict`: the predictions of a saved model for a table."""
+"""`tuneloss predict`: predict the classes of a table's rows with a saved model."""
 
 from __future__ import annotations
 
