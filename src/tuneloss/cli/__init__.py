@@ -1,7 +1,6 @@
 """The command line: it reads what the user asks for, calls the other rooms, and prints what they return.
 
 fit.py, predict.py, learn.py, report.py, demo.py, paper.py   the commands, one file each
-arguments.py   arguments and options that commands share
 console.py     all output: text, tables, data and progress
 guards.py      errors as one line, a clean stop, and no output file that replaces an input file
 

@@ -101,25 +101,32 @@ def put(lines: Iterable[str]) -> None:
         sys.stdout.flush()
 
 
-def table(first: str, *rest: str) -> Table:
-    """Build an empty table; its first column is aligned to the left, the others to the right."""
-    empty = Table(box=box.SIMPLE_HEAD, title_justify="left", caption_justify="left")
-    empty.add_column(first, justify="left")
-    for name in rest:
-        empty.add_column(name, justify="right")
-    return empty
+def show(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, markdown: bool = False, marked: int | None = None
+) -> None:
+    """Print a table for a terminal, with its first column aligned to the left, or as Markdown for a page.
 
-
-def show(header: Sequence[str], rows: Sequence[Sequence[str]], *, markdown: bool = False) -> None:
-    """Print a table, for a terminal or as Markdown for a page."""
+    Parameters
+    ----------
+    header : sequence of str
+        The titles of the columns.
+    rows : sequence of sequences of str
+        The cells of each row.
+    markdown : bool, default False
+        Whether to print Markdown.
+    marked : int, optional
+        The index of a row to print in bold on a terminal.
+    """
     if markdown:
         for line in (header, ["---"] * len(header), *rows):
             console.print("| " + " | ".join(line) + " |", soft_wrap=True)
         return
-    filled = table(*header)
-    for row in rows:
-        filled.add_row(*row)
-    console.print(filled)
+    table = Table(box=box.SIMPLE_HEAD)
+    for j, name in enumerate(header):
+        table.add_column(name, justify="right" if j else "left")
+    for i, row in enumerate(rows):
+        table.add_row(*row, style="bold" if i == marked else None)
+    console.print(table)
 
 
 @contextmanager

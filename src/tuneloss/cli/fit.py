@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuneloss.cli.arguments import DataArgument, MaxGb
 from tuneloss.cli.console import console, note, progress, put, show
 from tuneloss.cli.guards import make_folder, stoppable
 from tuneloss.data import read_dataset
+from tuneloss.data.reading import EMBEDDED
 
 if TYPE_CHECKING:
     from tuneloss.sklearn.comparison import ModelComparison
 
+DataArgument = Annotated[
+    str, typer.Argument(help=f"CSV, Parquet or npz file, or an embedded data set: {', '.join(EMBEDDED)}.")
+]
+MaxGb = Annotated[float, typer.Option(min=0.001, help="Largest data to read, in GB, on disk and expanded.")]
 Drop = Annotated[
     list[str] | None,
     typer.Option(help="A column to leave out. Repeat the option for more; '' stands for a column without a name."),
@@ -69,13 +73,13 @@ def fit(
 
 def _print_result(comparison: ModelComparison, paths: dict[str, Path]) -> None:
     header = ("model", "test log loss", "test error", "seconds")
-    show(header, [[name, *_cells(scores)] for name, scores in comparison.scores.items()])
+    rows = [
+        [name, f"{s['test log loss']:.4f}", f"{100 * s['test error']:.1f}%", f"{s['seconds']:.1f}"]
+        for name, s in comparison.scores.items()
+    ]
+    show(header, rows)
     weights = comparison.tuned.loss_weights_
     learned = ", ".join(f"{name} {value:.3g}" for name, value in weights.items() if name != "logloss")
     console.print(f"Learned weights: {learned}.", soft_wrap=True)
     console.print(f"Model: {paths['model']}", soft_wrap=True)
     console.print(f"Report: {paths['report']}", soft_wrap=True)
-
-
-def _cells(scores: dict[str, float]) -> list[str]:
-    return [f"{scores['test log loss']:.4f}", f"{100 * scores['test error']:.1f}%", f"{scores['seconds']:.1f}"]

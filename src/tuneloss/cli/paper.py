@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from tuneloss.cli.console import console, note, progress, show, table
+from tuneloss.cli.console import console, note, progress, show
 from tuneloss.cli.guards import make_folder, stoppable, writing
 
 if TYPE_CHECKING:
@@ -202,26 +202,20 @@ def show_experiment(
 ) -> None:
     """Print the tables of an experiment, and save its figure, if it has one, as PNG and SVG."""
     with stoppable():
-        for content in experiment.tables(records):
-            print_table(content, markdown=markdown)
+        for table in experiment.tables(records):
+            print_table(table, markdown=markdown)
     figure = experiment.figure(records)
     if figure is not None and out is not None:
         save_figure(figure, out, experiment.NAME)
 
 
-def print_table(content: Table, *, markdown: bool = False) -> None:
+def print_table(table: Table, *, markdown: bool = False) -> None:
     """Print a table between its title and its note. A marked row is bold."""
-    if content.title:
-        console.print(content.title)
-    if markdown:
-        show(content.header, content.rows, markdown=True)
-    else:
-        printed = table(*content.header)
-        for i, row in enumerate(content.rows):
-            printed.add_row(*row, style="bold" if i == content.marked else None)
-        console.print(printed)
-    if content.note:
-        console.print(content.note, soft_wrap=True)
+    if table.title:
+        console.print(table.title)
+    show(table.header, table.rows, markdown=markdown, marked=table.marked)
+    if table.note:
+        console.print(table.note, soft_wrap=True)
 
 
 def save_figure(figure: Figure, out: Path, name: str) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuneloss.cli.arguments import DataArgument, MaxGb
 from tuneloss.cli.console import console, put
+from tuneloss.cli.fit import DataArgument, MaxGb
 from tuneloss.cli.guards import check_apart, stoppable, writing
 from tuneloss.data import read_inputs
 from tuneloss.files import write_whole
