@@ -1,4 +1,4 @@
-"""The paper's experiments: what `tuneloss paper` and `tuneloss demo` run. Private, except for experiment.py.
+"""The paper's experiments, which `tuneloss paper` and `tuneloss demo` run. Only experiment.py is public.
 
 One experiment per file:
 
@@ -8,7 +8,7 @@ One experiment per file:
     figure2.py     every tuner by the number of runs
     figure3.py     a regularizer learned inside one training run
     ablation.py    which choices matter
-    demo.py        a small comparison that takes seconds; demo_page.py: its HTML page
+    demo.py        a small comparison that takes seconds; demo_page.py is its HTML page
 
 What they share:
 

@@ -1,4 +1,4 @@
-"""The HTML page about a demo: words, tables, curves, and weights against the box."""
+"""The HTML page about a demo: its result in words, tables, curves, and the weights within the box."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tuneloss.report import html, pictures
 from tuneloss.report.axes import WeightRange, draw_weight, panel
 from tuneloss.tuning.sampling import ranges
 
-AT_BOUND = 1e-3  # how near to a bound a weight is said to be at it: relative to the bound, or to a linear range
+AT_BOUND = 1e-3  # a weight this near to a bound is at the bound; relative to the bound, or to a linear range
 
 
-@np.errstate(all="ignore")  # extreme numbers are left out of figures, in words
+@np.errstate(all="ignore")  # figures with extreme numbers are replaced by a sentence
 def write_page(demo: Demo, records: Sequence[Record], folder: Path) -> Path:
-    """Write report.html and demo.png, the figure of the demo, to a folder; return the path of the page."""
+    """Write report.html and demo.png, the figure of the demo, to a folder, and return the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
     pictures.save(demo.figure(records), folder / "demo.png")
     path = folder / "report.html"
@@ -61,7 +61,7 @@ def page(demo: Demo, records: Sequence[Record]) -> str:
 
 
 def words(demo: Demo, records: Sequence[Record]) -> list[str]:
-    """Say what was learned, in plain sentences: the result, then where the best weights lie in the box."""
+    """Say what was learned: first the result, then where the best weights lie in the box."""
     first, second = METHODS.values()
     final = final_measures(records)
     loss, error = (measure_text(name, final[first][name]) for name in ("test_loss", "test_error"))

@@ -1,4 +1,4 @@
-"""What all experiments share: units of work that give records, and tables and figures made from records."""
+"""What all experiments share: units of work that yield records, and tables and figures made from records."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Unit(Protocol):
 
     @property
     def key(self) -> Record:
-        """Fields that all records of this unit have, with their values; no two units have the same."""
+        """The fields that all records of this unit share, with their values. No two units have the same key."""
 
     @property
     def n_records(self) -> int:
-        """How many records it gives."""
+        """The number of records that it yields."""
 
     def run(self) -> Iterable[Record]:
         """Run it and return its records, each with the fields of `key`."""
@@ -42,13 +42,15 @@ class Table:
     Parameters
     ----------
     header : sequence of str
+        The titles of the columns.
     rows : sequence of sequences of str
+        The cells of each row.
     title : str
-        A line to print above it.
+        A line to print above the table; none by default.
     note : str
-        A line to print below it.
+        A line to print below the table; none by default.
     marked : int, optional
-        Index of a row that stands out.
+        The index of a row to highlight.
     """
 
     header: Sequence[str]
@@ -59,18 +61,18 @@ class Table:
 
 
 class Experiment(ABC):
-    """A table or figure of the paper: what must be run for it, and what is shown of the records.
+    """A table or figure of the paper: the units to run, and what is made from their records.
 
     Subclasses are dataclasses whose fields are the sizes of the experiment.
 
     Attributes
     ----------
     NAME : str
-        Name of its command and of its file of records.
+        The name of its command and of its file of records.
     BESIDE : tuple of str
-        Other experiments whose records it shows if they are there.
+        Other experiments whose records it shows too, if they exist.
     QUICK : dict
-        Fields of a run that takes at most two minutes.
+        The fields of a run that takes at most two minutes.
     """
 
     NAME: ClassVar[str]
@@ -78,12 +80,12 @@ class Experiment(ABC):
     QUICK: ClassVar[dict[str, int]] = {}
 
     def units(self) -> Sequence[Unit]:
-        """Return what must be run, in this order; nothing by default."""
+        """Return the units to run, in this order; none by default."""
         return []
 
     @abstractmethod
     def tables(self, records: Sequence[Record]) -> list[Table]:
-        """Return the tables to show."""
+        """Return the tables to show, made from records."""
 
     def figure(self, records: Sequence[Record]) -> Figure | None:
         """Return the figure to save, if there is one."""
@@ -97,15 +99,16 @@ class Results:
     Parameters
     ----------
     folder : Path
+        The folder.
     quick : bool, default False
-        Whether the experiments are quick ones, which have files of their own.
+        Whether the experiments are quick. Quick experiments have separate files.
     """
 
     folder: Path
     quick: bool = False
 
     def path(self, experiment: str, datasets: Iterable[str]) -> Path:
-        """Return the file of an experiment. Quick runs, and runs on digits alone, are kept apart from the others."""
+        """Return the file of an experiment. Quick runs, and runs on digits alone, have separate files."""
         apart = "-quick" if self.quick else "-digits" if set(datasets) == {DIGITS} else ""
         return self.folder / f"{experiment}{apart}.jsonl"
 
@@ -120,22 +123,24 @@ class Results:
 def run_experiment(
     experiment: Experiment, results: Results, *, jobs: int = 1, on_unit: OnUnit = lambda done, unit: None
 ) -> list[Record]:
-    """Run what the results do not have yet, and return all records that the experiment shows.
+    """Run the units whose records are missing, and return all records that the experiment shows.
 
     Parameters
     ----------
     experiment : Experiment
+        The experiment.
     results : Results
-        Where the records are and will be.
+        The files of records, which are read and extended.
     jobs : int, default 1
         Number of units to run at once.
     on_unit : callable
-        Called with the number of units done and the last of them. The unit is None for units that were already done.
+        Called as ``on_unit(done, unit)`` with the number of units done and the last of them. The unit is None for units
+        that were done before.
 
     Returns
     -------
     list of dict
-        The records of all units, and those of the experiments in `BESIDE` that are there.
+        The records of all units, and those of the experiments in `BESIDE` that exist.
     """
     records, units, before = list[Record](), experiment.units(), 0
     for path, group in results.paths(units).items():
@@ -152,21 +157,22 @@ def _counting_from(before: int, on_unit: OnUnit) -> OnUnit:
 def run_units(
     units: Sequence[Unit], path: Path | None = None, *, jobs: int = 1, on_unit: OnUnit = lambda done, unit: None
 ) -> list[Record]:
-    """Run units side by side; those of which the file has enough records are not run again.
+    """Run units side by side, except those whose records are all in the file.
 
-    All records of a unit are appended to the file together. If a shorter version of the unit is in the file, only the
-    further records are appended.
+    The records of a unit are appended to the file together. If the file has the records of a shorter version of the
+    unit, only the further records are appended.
 
     Parameters
     ----------
     units : sequence of Unit
-        Their keys must have the same fields.
+        The units. Their keys must have the same fields.
     path : Path, optional
-        A file of JSON lines; without it nothing is written.
+        A file of JSON lines. Without it, nothing is written.
     jobs : int, default 1
         Number of units to run at once, on this machine or on a cluster (see parallel.py).
     on_unit : callable
-        Called with the number of units done and the last of them; first with those in the file, and None.
+        Called as ``on_unit(done, unit)`` with the number of units done and the last of them; first with the number of
+        units in the file, and None.
 
     Returns
     -------

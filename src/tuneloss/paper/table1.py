@@ -13,8 +13,8 @@ from tuneloss.paper.tuner_runs import TunerRuns
 from tuneloss.paper.tuners import LABELS, TUNERS
 
 SMALL, LARGE = ("tf_flowers", "nct_crc_he_3class"), ("oxford_iiit_pet", "caltech101")
-REPEATS = dict.fromkeys(SMALL, 50) | dict.fromkeys(LARGE, 10)  # the large sets take long
-OTHER_REPEATS = 10  # of any other data set
+REPEATS = dict.fromkeys(SMALL, 50) | dict.fromkeys(LARGE, 10)  # fewer on large data sets, which take long
+OTHER_REPEATS = 10  # repeats on any other data set
 
 # Test error in the paper's Table 1, by our name of the data set; nct_crc_he_3class replaces colorectal_histology.
 PAPER = {
@@ -46,7 +46,7 @@ class Table1(Experiment):
     QUICK: ClassVar = {"repeats": 2, "runs": 6}
 
     def units(self) -> list[TunerRuns]:
-        """Return all units, repeat by repeat, so that a part of them compares all tuners."""
+        """Return all units, repeat by repeat, so that an interrupted experiment compares all tuners."""
         repeats = {name: self.repeats or REPEATS.get(name, OTHER_REPEATS) for name in self.datasets}
         return [
             TunerRuns(self.NAME, dataset, tuner, repeat, self.runs)
@@ -64,15 +64,16 @@ class Table1(Experiment):
 
 @dataclass(frozen=True)
 class Row:
-    """A tuner on a data set after all runs.
+    """The results of one tuner on one data set after all runs.
 
     Parameters
     ----------
     dataset, tuner : str
+        Names of the data set and the tuner.
     repeats : int
         Number of repeats.
     test_loss, test_error : Interval
-        Of the model of least validation log loss.
+        Measures of the model of least validation log loss.
     by_error : Interval
         Test error of the model of least validation error, as in the paper.
     loss_difference, error_difference : Interval or None
