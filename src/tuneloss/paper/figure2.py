@@ -16,7 +16,7 @@ from tuneloss.paper.experiment import Experiment, Table
 from tuneloss.paper.results import Record
 from tuneloss.paper.statistics import ByRepeat, Curve, by_repeat, curve, measure_so_far, paired_difference
 from tuneloss.paper.tuner_runs import TunerRuns
-from tuneloss.paper.tuners import COLORS, LABELS, TUNERS, check_tuners
+from tuneloss.paper.tuners import COLORS, LABELS, TUNERS, check_tuner
 from tuneloss.report.axes import style
 from tuneloss.report.colors import INK
 
@@ -88,7 +88,7 @@ class Figure2(Experiment):
 def _name_and_runs(text: str, runs: int | None) -> tuple[str, int]:
     """Read NAME or NAME:RUNS; `runs` is the most runs of a tuner without a number."""
     name, colon, number = text.partition(":")
-    check_tuners([name])
+    check_tuner(name)
     if colon and not (number.isdecimal() and int(number) > 0):
         raise InvalidInput(f"A tuner must be NAME or NAME:RUNS, such as random:100; found {text!r}.")
     return name, int(number) if colon else min(RUNS[name], runs or RUNS[name])

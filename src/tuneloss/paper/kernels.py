@@ -6,21 +6,44 @@ not penalised. Inputs are (N, D + 1), with ones in the last column.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any, cast
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from tuneloss.hinges.lookup import Knots, cell_of, compiled, searched_bin
 from tuneloss.paper.datasets import Labels
-from tuneloss.paper.prefetch import LINE, prefetch
 
 Single = NDArray[np.float32]
 TINY = np.float32(1e-24)  # added to squares, so that a first gradient of 0 does not lead to 0 / 0
 ONE, TWO, ZERO = np.float32(1), np.float32(2), np.float32(0)
+LINE = 64  # bytes of a cache line, on x86-64 and most ARM processors
 
 # The compiler may reorder sums and approximate 1 / sqrt to rounding. NaN stays NaN, so that divergence is detected.
 _compiled = partial(compiled, fastmath=frozenset({"reassoc", "contract", "arcp", "afn", "nsz"}))
+
+
+def _prefetch(context: Any, address: Any) -> Any:
+    """Emit LLVM's instruction that loads memory into the cache before it is needed."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
+        to_read, second_cache, data = number(0), number(2), number(1)
+        builder.call(function, [builder.inttoptr(arguments[0], pointer), to_read, second_cache, data])
+        return context.get_dummy_value()
+
+    return types.void(types.intp), emit
+
+
+# prefetch(address) starts to load the cache line at an address into the second-level cache. It changes no values.
+prefetch = cast(Callable[[int], None], intrinsic(_prefetch))
 
 
 @_compiled

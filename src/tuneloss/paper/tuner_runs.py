@@ -149,10 +149,12 @@ class TunerRuns:
             except RunFailed as reason:
                 tuner.tell(weights, failed=str(reason))
                 record |= dict.fromkeys(MEASURES)
-                yield record | {"seconds": _seconds_since(began), "failed": str(reason)}
+                seconds = round(time.perf_counter() - began, 3)
+                yield record | {"seconds": seconds, "failed": str(reason)}
                 continue
             tuner.tell(weights, observe_error(params, split) if masks is None else observe(params, split, masks))
-            yield record | evaluate(params, split) | {"seconds": _seconds_since(began)}
+            record |= evaluate(params, split)
+            yield record | {"seconds": round(time.perf_counter() - began, 3)}
 
 
 def _make_tuner(setting: Setting, box: Box, seeds: Seeds) -> Tuner:
@@ -163,10 +165,6 @@ def _make_tuner(setting: Setting, box: Box, seeds: Seeds) -> Tuner:
         "tuner": None,
     }
     return make_tuner(setting.tuner, box, as_seed(seeds.tuner), firsts[setting.first], **dict(setting.options))
-
-
-def _seconds_since(began: float) -> float:
-    return round(time.perf_counter() - began, 3)
 
 
 def repeat_seeds(dataset: str, repeat: int, n: int) -> list[np.random.SeedSequence]:

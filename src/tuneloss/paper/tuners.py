@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -79,12 +79,11 @@ def make_tuner(name: str, box: Box, seed: int, start: Mapping[str, float] | None
     InvalidInput
         If there is no such tuner.
     """
-    check_tuners([name])
+    check_tuner(name)
     return _MAKERS[name](box, seed=seed, start=start, **options)
 
 
-def check_tuners(names: Sequence[str]) -> None:
-    """Raise `InvalidInput` unless these are names of tuners."""
-    unknown = [name for name in names if name not in _MAKERS]
-    if unknown:
-        raise InvalidInput(f"A tuner must be one of {', '.join(TUNERS)}; found {unknown[0]!r}.")
+def check_tuner(name: str) -> None:
+    """Raise `InvalidInput` unless this is the name of a tuner."""
+    if name not in _MAKERS:
+        raise InvalidInput(f"A tuner must be one of {', '.join(TUNERS)}; found {name!r}.")
