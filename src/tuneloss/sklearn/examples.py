@@ -1,4 +1,4 @@
-"""The examples of a fit, read and checked. Examples of weight 0 are left out."""
+"""Read and check the examples of a fit. Examples of weight 0 are left out."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Examples:
     x : (N, D) array or sparse matrix
         Inputs.
     labels : (N,) array
-        Labels, as the user writes them.
+        Labels, as the user gave them.
     weight : (N,) array
         Sample weights > 0.
     kept : (N,) array of int
         The position of each example among those that the user gave.
     n_train : int, optional
-        The number of examples that train; the rest, at the end, validate. None if no validation examples were given.
+        The number of examples that train; the others, at the end, validate. None if there were no validation examples.
     """
 
     x: Inputs
@@ -66,7 +66,7 @@ def read_examples(
 
 
 def as_weights(sample_weight: ArrayLike | None, n: int, name: str) -> Array:
-    """Return sample weights (n,), finite and >= 0; ones if none are given."""
+    """Return sample weights (n,), finite and >= 0; ones by default."""
     if sample_weight is None:
         return np.ones(n)
     weight = as_numbers(sample_weight, name)
@@ -80,7 +80,7 @@ def as_weights(sample_weight: ArrayLike | None, n: int, name: str) -> Array:
 
 
 def check_validation(x: Any, y: Any, sample_weight: Any) -> None:
-    """Raise unless validation examples are given completely, or not at all."""
+    """Raise if only a part of the arguments for validation examples is there."""
     if (x is None) != (y is None):
         raise InvalidInput("`X_val` and `y_val` go together; found only one of them. Give both.")
     if x is None and sample_weight is not None:
@@ -96,7 +96,7 @@ def check_two_classes(model: Any, classes: NDArray[Any]) -> None:
 
 
 def join_labels(y: NDArray[Any], y_val: NDArray[Any]) -> NDArray[Any]:
-    """Return the labels of training and validation examples, which must be of one kind."""
+    """Join the labels of training and validation examples, which must be of one kind."""
     if (y.dtype.kind in "OUS") != (y_val.dtype.kind in "OUS"):
         raise InvalidInput(f"`y_val` must hold labels like those of `y`; found {y_val.dtype} and {y.dtype}.")
     unknown = np.setdiff1d(y_val, y)
@@ -106,7 +106,7 @@ def join_labels(y: NDArray[Any], y_val: NDArray[Any]) -> NDArray[Any]:
 
 
 def stack_inputs(x: Inputs, more: Inputs) -> Inputs:
-    """Return the examples of two matrices, one below the other."""
+    """Stack the rows of two matrices; the result is sparse if one of them is."""
     if sparse.issparse(x) or sparse.issparse(more):
         return sparse.vstack([sparse.csr_array(x), sparse.csr_array(more)], format="csr")
     return np.vstack([x, more])

@@ -1,6 +1,6 @@
-"""The files of a fit: a model, the journal of its search, and a report. `tuneloss fit` writes them.
+"""The files of `tuneloss fit`: a model, the journal of its search, and a report.
 
-All three are drafted first and moved into place at the end, so that a fit that fails leaves the old files as they were.
+All three are written to a draft folder and moved into place at the end. So a fit that fails leaves old files unchanged.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tuneloss.sklearn.search import is_l2_only
 from tuneloss.tuning.journal import journal_bytes, read_lines, replace_journal
 from tuneloss.tuning.run import Header, LastLearned, Run
 
-MADE_BY = "fit"  # in the header of the journal
+MADE_BY = "fit"  # names the writer in the header of the journal
 MODEL_FILE, RUNS_FILE, REPORT_FILE = "model.npz", "runs.jsonl", "report.html"
 
 
 def check_replaceable(out: Path) -> None:
-    """Raise `InvalidInput` if a file would be replaced that no earlier fit wrote.
+    """Raise `InvalidInput` if a fit would replace a file that no earlier fit wrote.
 
     Parameters
     ----------
@@ -56,19 +56,23 @@ def _is_model(path: Path) -> bool:
 
 
 def _is_report(path: Path) -> bool:
-    """Return whether a journal lies beside the page: a page does not name its writer."""
+    """Return whether a journal lies beside the page, since a page does not name its writer."""
     return path.is_file() and path.with_name(RUNS_FILE).exists()
 
 
 def write_fit(out: Path, dataset: Dataset, rows: TrainTestRows, comparison: ModelComparison) -> dict[str, Path]:
-    """Write model, journal and report into a folder.
+    """Write the model, the journal and the report to a folder.
 
     Parameters
     ----------
     out : Path
         An existing folder. `check_replaceable` says whether its files may be replaced.
-    dataset, rows, comparison
-        What was fitted, as read by `read_dataset`, split by `hold_out` and fitted by `compare_models`.
+    dataset : Dataset
+        The data, as `read_dataset` returns it.
+    rows : TrainTestRows
+        Its rows, as `hold_out` returns them.
+    comparison : ModelComparison
+        The fitted models, as `compare_models` returns them.
 
     Returns
     -------
@@ -80,7 +84,7 @@ def write_fit(out: Path, dataset: Dataset, rows: TrainTestRows, comparison: Mode
     InvalidInput
         If a file cannot be written.
     KeyboardInterrupt
-        If stopped. Its message says so if some of the files may already be new.
+        If the user stops it. The message says whether some of the files may already be new.
     """
     from tuneloss.report.runs_info import runs_info
     from tuneloss.report.runs_page import write_runs_report

@@ -1,4 +1,4 @@
-"""One fit: the params of least loss, by L-BFGS-B from a warm start, in coordinates of similar curvature."""
+"""One fit: L-BFGS-B finds the params of least loss, from a warm start and in coordinates of similar curvature."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tuneloss.errors import RunFailed
 from tuneloss.sklearn.softmax import Data, Weights, conditioner, mixed_targets, smooth_loss
 from tuneloss.types import Array
 
-LOSS_TOL = 1e-13  # relative change of the loss at which L-BFGS-B stops: near rounding, so that the slope decides
+LOSS_TOL = 1e-13  # relative change of the loss at which L-BFGS-B stops; so small that the slope decides first
 EVALUATIONS = 20  # largest number of evaluations of the loss per allowed iteration
 
 
@@ -42,18 +42,18 @@ class Fitted:
 
 
 class _Loss:
-    """The loss of a fit as a function of one flat vector, in which curvatures are similar."""
+    """The loss of a fit as a function of one flat vector, whose coordinates have similar curvature."""
 
     def __init__(self, data: Data, weights: Weights) -> None:
         self._data, self._weights, self._targets = data, weights, mixed_targets(data, weights)
         self.unit = np.sqrt(conditioner(data, weights))
 
     def flat(self, params: Array) -> Array:
-        """Return the vector of these params."""
+        """Return params as a vector."""
         return (params * self.unit).ravel()
 
     def params(self, x: Array) -> Array:
-        """Return the params of this vector."""
+        """Return a vector as params."""
         return x.reshape(self.unit.shape) / self.unit
 
     def smooth(self, x: Array) -> tuple[float, Array]:
@@ -80,8 +80,8 @@ def fit(data: Data, weights: Weights, start: Array, *, tol: float, max_iter: int
     start : (F, D + 1) array
         The params to start from.
     tol : float
-        The largest slope that may be left in any coordinate. The unit of a coordinate is such that a step of 1 changes
-        the loss of all examples by about half their number.
+        The largest slope that may remain in any coordinate. Coordinates are scaled so that a step of 1 changes the loss
+        of all examples by about half of their number.
     max_iter : int
         The largest number of iterations.
 
@@ -103,7 +103,7 @@ def fit(data: Data, weights: Weights, start: Array, *, tol: float, max_iter: int
     x, result = minimise(loss, loss.flat(start), options)
     if not np.isfinite(x).all() or not np.isfinite(result.fun):
         raise RunFailed(f"The fit with weights {weights} gave numbers that are not finite: {result.message}")
-    params = loss.params(x) if result.nit else start  # exactly the start, if that is good enough
+    params = loss.params(x) if result.nit else start  # without an iteration, exactly the start
     return Fitted(dict(weights), params, int(result.nit), bool(result.success), str(result.message))
 
 

@@ -1,7 +1,7 @@
-"""A linear classifier as one file.
+"""Save a linear classifier as one file, and load it.
 
-The format is NumPy's npz, read without pickle and within bounds: loading a file from anywhere runs no code and cannot
-fill the memory.
+The format is NumPy's npz, read without pickle and within bounds. So a file of unknown origin cannot run code, and it
+cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tuneloss.npz import read_arrays
 from tuneloss.sklearn.softmax import all_classes, log_probabilities
 from tuneloss.types import Array
 
-VERSION = 1  # of the format
-MIN_EXPANDED = 2**26  # bytes that any file may expand to; a larger file may expand to its own size (we compress none)
-MAX_ABOUT = 2**22  # bytes of the description
+VERSION = 1  # version of the format
+MIN_EXPANDED = 2**26  # bytes that any file may expand to; a larger file, which we never compress, may have its own size
+MAX_ABOUT = 2**22  # largest description, in bytes
 NUMBERS, NUMBERS_OR_TEXT = "biuf", "biufU"  # kinds of dtype
 
 
@@ -86,7 +86,7 @@ class SavedModel:
         Parameters
         ----------
         path : Path
-            The file. An old one is replaced.
+            The file. An old file is replaced.
 
         Returns
         -------
@@ -111,8 +111,8 @@ class SavedModel:
 def load_model(path: Path) -> SavedModel:
     """Read a file that `SavedModel.save` wrote.
 
-    A file from elsewhere can do no harm: nothing in it is run, and reading it takes no more memory than a few times its
-    size, or than MIN_EXPANDED if it is compressed.
+    A file of unknown origin can do no harm. Nothing in it is run. Reading it takes no more memory than a few times its
+    size or, if it is compressed, MIN_EXPANDED.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def load_model(path: Path) -> SavedModel:
     Raises
     ------
     InvalidInput
-        If it is another file, or damaged.
+        If the file is damaged, or not such a file.
     """
     what = "a model that `tuneloss fit` saved"
     try:
@@ -173,7 +173,7 @@ def _check_shapes(names: NDArray[Any], numbers: list[NDArray[Any]], classes: NDA
 def _as_floats(numbers: list[NDArray[Any]]) -> list[Array]:
     if any(array.dtype.kind not in NUMBERS for array in numbers):
         raise ValueError("numbers of another type")
-    with np.errstate(over="ignore"):  # of a wider type than float64; the infinity is found below
+    with np.errstate(over="ignore"):  # a type wider than float64 may give infinity, which is refused below
         floats = [array.astype(np.float64) for array in numbers]
     if not all(np.isfinite(array).all() for array in floats):
         raise ValueError("numbers that are not finite")
