@@ -18,12 +18,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from tuneloss.errors import InvalidInput
-from tuneloss.sklearn.examples import check_two_classes, read_examples
+from tuneloss.sklearn.examples import read_examples
 from tuneloss.sklearn.fitting import Fitted, fit
 from tuneloss.sklearn.fold_fits import Fold, FoldFits, OnRun, SearchOptions, best_of, ignore_run, make_fold
 from tuneloss.sklearn.online import online_search, repeated
 from tuneloss.sklearn.search import best_l2_of, choose, grow_penalties, search
-from tuneloss.sklearn.softmax import NAMES, Data, Weights, all_classes, log_probabilities, make_data
+from tuneloss.sklearn.softmax import NAMES, Data, all_classes, log_probabilities, make_data
 from tuneloss.sklearn.splits import make_splits
 from tuneloss.types import Array
 
@@ -228,7 +228,9 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
             self.__dict__.pop(name, None)  # set by an earlier fit with the other strategy
         examples = read_examples(self, X, y, sample_weight, X_val, y_val, sample_weight_val)
         self.classes_, codes = np.unique(examples.labels, return_inverse=True)
-        check_two_classes(self, self.classes_)
+        if len(self.classes_) < 2:
+            name, classes = type(self).__name__, self.classes_.tolist()
+            raise InvalidInput(f"`{name}` needs examples of at least 2 classes; found one class, {classes}.")
         split_options = {name: getattr(self, name) for name in ("validation_fraction", "cv", "random_state")}
         splits = make_splits(examples, codes, y, **split_options)
         intercept = self.fit_intercept
@@ -270,14 +272,12 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.learned_ = learned and replace(learned, scale=total * learned.scale)
         best = choose(runs)
         weights = grow_penalties(best.weights, growth)
-        if weights["dropout"] > 0:
-            data = self._with_dropout(data, grow_penalties(best_l2_of(runs).weights, growth), best.mean_params())
-        return runs, best, fit(data, weights, best.mean_params(), tol=self.tol, max_iter=self.max_iter)
-
-    def _with_dropout(self, data: Data, weights: Weights, start: Array) -> Data:
-        """Return the data with a dropout term, whose probabilities are those of a first fit with these weights."""
-        first = fit(data, weights, start, tol=SEARCH_TOL * self.tol, max_iter=self.max_iter)
-        return data.with_dropout(first.params)
+        start = best.mean_params()
+        if weights["dropout"] > 0:  # its probabilities are those of a first fit with L2 alone
+            l2_only = grow_penalties(best_l2_of(runs).weights, growth)
+            first = fit(data, l2_only, start, tol=SEARCH_TOL * self.tol, max_iter=self.max_iter)
+            data = data.with_dropout(first.params)
+        return runs, best, fit(data, weights, start, tol=self.tol, max_iter=self.max_iter)
 
     def _learn_online(
         self, data: Data, folds: list[Fold], growth: float, options: SearchOptions

@@ -87,14 +87,6 @@ def check_validation(x: Any, y: Any, sample_weight: Any) -> None:
         raise InvalidInput("`sample_weight_val` is for `X_val` and `y_val`; found it without them.")
 
 
-def check_two_classes(model: Any, classes: NDArray[Any]) -> None:
-    """Raise unless the examples have at least two classes."""
-    if len(classes) < 2:
-        raise InvalidInput(
-            f"`{type(model).__name__}` needs examples of at least 2 classes; found one class, {classes.tolist()}."
-        )
-
-
 def join_labels(y: NDArray[Any], y_val: NDArray[Any]) -> NDArray[Any]:
     """Join the labels of training and validation examples, which must be of one kind."""
     if (y.dtype.kind in "OUS") != (y_val.dtype.kind in "OUS"):

@@ -90,10 +90,14 @@ def write_fit(out: Path, dataset: Dataset, rows: TrainTestRows, comparison: Mode
     from tuneloss.report.runs_page import write_runs_report
 
     title = f"{dataset.title}: {rows}"
-    header, runs = _header(title, comparison), _runs(comparison)
+    header, tuned = _header(title, comparison), comparison.tuned
+    pairs = zip(tuned.history_, comparison.run_scores, strict=True)
+    runs = [Run(i, run["weights"], run["observation"], info=scores) for i, (run, scores) in enumerate(pairs)]
+    about = {"title": title, "weights": tuned.loss_weights_, "results": comparison.scores[TUNED]}
+    model = SavedModel(dataset.names, rows.mean, rows.scale, tuned.coef_, tuned.intercept_, tuned.classes_, about)
     try:
         with draft_folder(out, "fit") as draft:
-            _saved_model(title, dataset, rows, comparison).save(draft / MODEL_FILE)
+            model.save(draft / MODEL_FILE)
             write_whole(draft / RUNS_FILE, journal_bytes(header.to_dict(), [run.to_dict() for run in runs]))
             write_runs_report(runs_info(header, runs), draft / REPORT_FILE)
             _move(draft, out)
@@ -114,12 +118,6 @@ def _move(draft: Path, out: Path) -> None:
         raise InvalidInput(f"`out` must be a folder in which files can be replaced: {reason}; {state}.") from None
 
 
-def _saved_model(title: str, dataset: Dataset, rows: TrainTestRows, comparison: ModelComparison) -> SavedModel:
-    tuned = comparison.tuned
-    about = {"title": title, "weights": tuned.loss_weights_, "results": comparison.scores[TUNED]}
-    return SavedModel(dataset.names, rows.mean, rows.scale, tuned.coef_, tuned.intercept_, tuned.classes_, about)
-
-
 def _header(title: str, comparison: ModelComparison) -> Header:
     tuned = comparison.tuned
     weights = tuned.history_[tuned.best_run_]["weights"]
@@ -130,8 +128,3 @@ def _header(title: str, comparison: ModelComparison) -> Header:
     search = LastLearned() if learned is None else LastLearned(learned.as_dict(), learned.scale, learned.note)
     reference = {name: {m: values[m] for m in MEASURES} for name, values in comparison.scores.items()}
     return Header(tuned.box_, title, MADE_BY, reference, chosen=tuned.best_run_, note=note, search=search)
-
-
-def _runs(comparison: ModelComparison) -> list[Run]:
-    pairs = zip(comparison.tuned.history_, comparison.run_scores, strict=True)
-    return [Run(i, run["weights"], run["observation"], info=scores) for i, (run, scores) in enumerate(pairs)]

@@ -42,15 +42,11 @@ class Fitted:
 
 
 class _Loss:
-    """The loss of a fit as a function of one flat vector, whose coordinates have similar curvature."""
+    """The loss of a fit as a function of the flat vector ``params * unit``, in which curvatures are similar."""
 
     def __init__(self, data: Data, weights: Weights) -> None:
         self._data, self._weights, self._targets = data, weights, mixed_targets(data, weights)
         self.unit = np.sqrt(conditioner(data, weights))
-
-    def flat(self, params: Array) -> Array:
-        """Return params as a vector."""
-        return (params * self.unit).ravel()
 
     def params(self, x: Array) -> Array:
         """Return a vector as params."""
@@ -99,17 +95,16 @@ def fit(data: Data, weights: Weights, start: Array, *, tol: float, max_iter: int
         "ftol": LOSS_TOL,
     }
     loss = _Loss(data, weights)
-    minimise = _minimise_with_l1 if weights["l1"] > 0 else _minimise_smooth
-    x, result = minimise(loss, loss.flat(start), options)
+    flat_start = (start * loss.unit).ravel()
+    if weights["l1"] > 0:
+        x, result = _minimise_with_l1(loss, flat_start, options)
+    else:
+        result = minimize(loss.smooth, flat_start, jac=True, method="L-BFGS-B", options=options)
+        x = result.x
     if not np.isfinite(x).all() or not np.isfinite(result.fun):
         raise RunFailed(f"The fit with weights {weights} gave numbers that are not finite: {result.message}")
     params = loss.params(x) if result.nit else start  # without an iteration, exactly the start
     return Fitted(dict(weights), params, int(result.nit), bool(result.success), str(result.message))
-
-
-def _minimise_smooth(loss: _Loss, start: Array, options: dict[str, Any]) -> tuple[Array, Any]:
-    result = minimize(loss.smooth, start, jac=True, method="L-BFGS-B", options=options)
-    return result.x, result
 
 
 def _minimise_with_l1(loss: _Loss, start: Array, options: dict[str, Any]) -> tuple[Array, Any]:

@@ -88,7 +88,7 @@ class Data:
 
     def with_dropout(self, params: Array) -> Data:
         """Return the same data with a dropout term, whose probabilities are those of this model."""
-        q = probabilities(self, params)[:, -self.n_rows :]
+        q = np.exp(predicted(self, params)[:, -self.n_rows :])
         return replace(self, curvature=squares(self.x, self.sample_weight[:, None] * q * (1 - q)).T)
 
 
@@ -149,11 +149,6 @@ def log_probabilities(z: Array) -> Array:
 def predicted(data: Data, params: Array, x: Inputs | None = None) -> Array:
     """Return the log probabilities (N, C) of the data or of other inputs."""
     return log_probabilities(all_classes(logits(data, params, x)))
-
-
-def probabilities(data: Data, params: Array) -> Array:
-    """Return the probabilities (N, C) of the data."""
-    return np.asarray(np.exp(predicted(data, params)))
 
 
 def back(data: Data, residual: Array, x: Inputs | None = None) -> Array:
@@ -244,7 +239,7 @@ class Hessian:
 
     def __init__(self, data: Data, weights: Weights, params: Array, free: NDArray[np.bool_]) -> None:
         self._data, self._free, self._quadratic = data, free, quadratic(data, weights)
-        self._p = probabilities(data, params)[:, -data.n_rows :]
+        self._p = np.exp(predicted(data, params)[:, -data.n_rows :])
         self._level = (1 + weights["uniform"]) * data.sample_weight[:, None]
 
     def __call__(self, directions: Array) -> Array:
