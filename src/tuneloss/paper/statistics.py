@@ -40,18 +40,14 @@ class Interval:
     def __str__(self) -> str:
         return self.text()
 
-    def text(self, digits: int = 4) -> str:
-        """Format mean and half with `digits` decimals; only the mean if there is no interval."""
-        mean = f"{self.mean:.{digits}f}"
-        return mean if math.isnan(self.half) else f"{mean} ± {self.half:.{digits}f}"
+    def text(self, digits: int = 4, factor: float = 1.0) -> str:
+        """Format mean and half, both times `factor`, with `digits` decimals; only the mean if there is no interval."""
+        mean = f"{factor * self.mean:.{digits}f}"
+        return mean if math.isnan(self.half) else f"{mean} ± {factor * self.half:.{digits}f}"
 
     def percent(self, digits: int = 1) -> str:
         """Format a rate in per cent."""
-        return f"{self.scaled(100).text(digits)}%"
-
-    def scaled(self, factor: float) -> Interval:
-        """Return the interval in another unit: both numbers times `factor`."""
-        return Interval(factor * self.mean, factor * self.half)
+        return f"{self.text(digits, factor=100)}%"
 
 
 def interval(values: ArrayLike) -> Interval:

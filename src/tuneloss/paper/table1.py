@@ -76,7 +76,7 @@ class Table1(Experiment):
                 LABELS[row.tuner],
                 str(row.repeats),
                 row.by_error.percent(2),
-                "" if row.error_difference is None else row.error_difference.scaled(100).text(2),
+                "" if row.error_difference is None else row.error_difference.text(2, factor=100),
                 "" if row.paper is None else f"{100 * row.paper:.2f}%",
             ]
             for row in rows

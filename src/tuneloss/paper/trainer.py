@@ -172,21 +172,16 @@ def train(
     >>> train(digits(0), weights, np.random.default_rng(0), epochs=1).shape
     (65, 10)
     """
-    w = _weights_array(weights)
+    if set(weights) != set(NAMES):
+        raise InvalidInput(f"`weights` must name {', '.join(NAMES)}; found {', '.join(weights) or 'none'}.")
+    values = np.array([weights[name] for name in NAMES], dtype=float)
+    if not (np.isfinite(values).all() and (values >= 0).all()):
+        raise InvalidInput(f"`weights` must be finite and not negative; found {dict(weights)}.")
+    if not values.any():
+        raise InvalidInput("`weights` must not all be 0, since every model then has loss 0. Take e.g. logloss=1.")
     if epochs < 0:
         raise InvalidInput(f"`epochs` must be at least 0; found {epochs}.")
     trainer = AdaGrad(split, rng, learning_rate=learning_rate, start=start)
     for _ in range(epochs):
-        trainer.epoch(w)
+        trainer.epoch(values)
     return trainer.params.T.astype(float)
-
-
-def _weights_array(weights: Mapping[str, float]) -> Array:
-    if set(weights) != set(NAMES):
-        raise InvalidInput(f"`weights` must name {', '.join(NAMES)}; found {', '.join(weights) or 'none'}.")
-    array = np.array([weights[name] for name in NAMES], dtype=float)
-    if not (np.isfinite(array).all() and (array >= 0).all()):
-        raise InvalidInput(f"`weights` must be finite and not negative; found {dict(weights)}.")
-    if not array.any():
-        raise InvalidInput("`weights` must not all be 0, since every model then has loss 0. Take e.g. logloss=1.")
-    return array
