@@ -50,7 +50,10 @@ def read_examples(
     inputs, labels = validate_data(model, x, y, **options)
     check_classification_targets(labels)
     weight = as_weights(sample_weight, len(labels), "sample_weight")
-    check_validation(x_val, y_val, weight_val)
+    if (x_val is None) != (y_val is None):
+        raise InvalidInput("`X_val` and `y_val` go together; found only one of them. Give both.")
+    if x_val is None and weight_val is not None:
+        raise InvalidInput("`sample_weight_val` is for `X_val` and `y_val`; found it without them.")
     n_train = len(labels)
     if x_val is not None:
         inputs_val, labels_val = validate_data(model, x_val, y_val, reset=False, **options)
@@ -77,14 +80,6 @@ def as_weights(sample_weight: ArrayLike | None, n: int, name: str) -> Array:
     if not weight.any():
         raise InvalidInput(f"`{name}` must not be zero for all examples: no example would be left.")
     return weight
-
-
-def check_validation(x: Any, y: Any, sample_weight: Any) -> None:
-    """Raise if only a part of the arguments for validation examples is there."""
-    if (x is None) != (y is None):
-        raise InvalidInput("`X_val` and `y_val` go together; found only one of them. Give both.")
-    if x is None and sample_weight is not None:
-        raise InvalidInput("`sample_weight_val` is for `X_val` and `y_val`; found it without them.")
 
 
 def join_labels(y: NDArray[Any], y_val: NDArray[Any]) -> NDArray[Any]:
