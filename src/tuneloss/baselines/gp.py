@@ -176,6 +176,7 @@ def expected_improvement(posteriors: list[Posterior], best: float, at: Array) ->
 
 
 def _covariance(squared: Array, theta: Array) -> Array:
+    """Return the covariance of y at squared scaled distances (m, m)."""
     covariance: Array = np.exp(2 * theta[1]) * matern52(squared)
     covariance.flat[:: len(covariance) + 1] += np.exp(theta[2]) + JITTER
     return covariance

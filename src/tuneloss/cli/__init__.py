@@ -41,6 +41,7 @@ app.add_typer(paper, name="paper")
 
 
 def _print_version(wanted: bool) -> None:
+    """Print the version and exit, if `--version` is there."""
     if wanted:
         console.print(f"tuneloss {__version__}")
         raise typer.Exit

@@ -72,6 +72,7 @@ def fit(
 
 
 def _print_result(comparison: ModelComparison, paths: dict[str, Path]) -> None:
+    """Print the comparison, the learned weights, and the paths of the files."""
     header = ("model", "test log loss", "test error", "seconds")
     rows = [
         [name, f"{s['test log loss']:.4f}", f"{100 * s['test error']:.1f}%", f"{s['seconds']:.1f}"]

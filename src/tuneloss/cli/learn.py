@@ -119,6 +119,7 @@ def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _parse_lines(path: Path, lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number and the record of each line that is not blank."""
     for number, line in enumerate(lines, start=1):
         text = line.removeprefix(BYTE_ORDER_MARK)
         if not text.strip():

@@ -48,12 +48,14 @@ def predict(
 
 
 def _csv_lines(saved: SavedModel, probabilities: Array) -> Iterator[str]:
+    """Yield the lines of the CSV file: a header, then one line per row."""
     yield _csv_line(["predicted", *(f"p({label})" for label in saved.classes)])
     for row in probabilities:
         yield _csv_line([saved.classes[int(row.argmax())], *(f"{p:.6g}" for p in row)])
 
 
 def _csv_line(cells: Sequence[object]) -> str:
+    """Return cells as one line of CSV."""
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerow(cells)
     return buffer.getvalue()

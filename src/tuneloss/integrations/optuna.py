@@ -325,4 +325,5 @@ def _is_about_to_ask(other: FrozenTrial, trial: FrozenTrial) -> bool:
 
 
 def _any_seed() -> int:
+    """Return a random seed."""
     return int(np.random.SeedSequence().generate_state(1)[0])

@@ -21,6 +21,7 @@ AFTER = (2, 3, 10)  # numbers of runs after which the table shows test log loss
 
 
 def _tuneloss(**options: object) -> Setting:
+    """Return the setting of TuneLoss with some options."""
     return Setting(BASE, tuple(options.items()))
 
 
@@ -114,4 +115,5 @@ def _cells(name: str, curves: dict[str, dict[int, Array]]) -> list[str]:
 
 
 def _after(runs: int, curves: dict[int, Array]) -> dict[int, float]:
+    """Return the value after some runs, by repeat, for the repeats that have so many."""
     return {repeat: float(curve[runs - 1]) for repeat, curve in curves.items() if len(curve) >= runs}

@@ -221,4 +221,5 @@ def fresh_split(name: str, seed: int | np.random.Generator, folder: str | os.Pat
 
 @lru_cache(maxsize=1)
 def _kept_features(path: Path) -> Features:
+    """Read a features file, and keep the last one in memory."""
     return load_features(path)

@@ -79,6 +79,7 @@ def words(demo: Demo, records: Sequence[Record]) -> list[str]:
 
 
 def _verdict(difference: Interval) -> str:
+    """Say which method is better, and whether chance explains it."""
     first, second = METHODS.values()
     if math.isnan(difference.half):
         side = "below" if difference.mean < 0 else "above"
@@ -90,6 +91,7 @@ def _verdict(difference: Interval) -> str:
 
 
 def _place(value: float, weight: WeightRange) -> str:
+    """Format a weight, and say whether it is at a bound."""
     size = 0.0 if weight.log else weight.upper - weight.lower
     for bound, side in ((weight.lower, "lower"), (weight.upper, "upper")):
         if abs(value - bound) <= AT_BOUND * max(abs(bound), size):
@@ -121,6 +123,7 @@ def measure_figure(records: Sequence[Record], measure: str) -> Figure:
 
 
 def _curves(demo: Demo, records: Sequence[Record]) -> list[tuple[str, str]]:
+    """Draw each measure by run, with a caption."""
     band = " Bands: 95% interval of the mean over repeats." if demo.repeats > 1 else ""
     return [
         (
@@ -132,6 +135,7 @@ def _curves(demo: Demo, records: Sequence[Record]) -> list[tuple[str, str]]:
 
 
 def _weights(demo: Demo, records: Sequence[Record]) -> list[tuple[str, str]]:
+    """Draw each free weight over the runs, with a caption."""
     first, second = METHODS.values()
     line = f"{first}, median of repeats" if demo.repeats > 1 else first
     drawings = []
@@ -144,12 +148,14 @@ def _weights(demo: Demo, records: Sequence[Record]) -> list[tuple[str, str]]:
 
 
 def _final_table(demo: Demo, records: Sequence[Record]) -> str:
+    """Return the final comparison as HTML."""
     over = f", mean ± 95% interval over {demo.repeats} repeats" if demo.repeats > 1 else ""
     caption = f"After {demo.runs} runs, the model of least validation log loss{over}."
     return html.table(("method", *MEASURES.values()), demo.final_table(records).rows, caption=caption)
 
 
 def _runs_table(demo: Demo, records: Sequence[Record]) -> str:
+    """Return the runs of TuneLoss as HTML."""
     of = f" of repeat 1 of {demo.repeats}" if demo.repeats > 1 else ""
     table: Table = demo.runs_table(records)
     caption = f"Runs{of}; the one of least validation log loss is marked."

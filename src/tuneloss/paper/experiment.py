@@ -224,6 +224,7 @@ def side_by_side(units: Sequence[Unit], jobs: int) -> Iterator[tuple[Unit, list[
 
 
 def _run_one(unit: Unit) -> tuple[Unit, list[Record]]:
+    """Run a unit in this process."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):  # units share the cores
@@ -236,6 +237,7 @@ def _missing(units: Sequence[Unit], records: RecordsByKey) -> list[Unit]:
 
 
 def _key(unit: Unit) -> tuple[Hashable, ...]:
+    """Return the key of a unit as a tuple of its values."""
     return tuple(unit.key.values())
 
 

@@ -141,6 +141,7 @@ def _learned(trained: Array, errors: Array, best: float) -> Array:
 
 
 def _quadratic(name: str, coefficients: Array) -> Quadratic:
+    """Return a quadratic loss with its argmin."""
     argmin = -float(coefficients[1]) / (2 * float(coefficients[0]))
     return Quadratic(name, coefficients, argmin, float(error_at(argmin)))
 

@@ -161,6 +161,7 @@ def early_table(records: Sequence[Record]) -> Table:
 
 
 def _difference(repeats: ByRepeat, early: int, others: ByRepeat, late: int, measure: str) -> str:
+    """Format the difference between early runs of one tuner and late runs of another."""
     difference = paired_difference(_after(early, repeats, measure), _after(late, others, measure))
     return "" if difference is None else str(difference)
 
@@ -189,6 +190,7 @@ def draw_figure2(curves: Sequence[TunerCurve]) -> Figure:
 
 
 def _draw_panel(axes: Axes, curves: Sequence[TunerCurve]) -> None:
+    """Draw the curves of all tuners for one data set and measure."""
     for line in curves:
         runs, mean, half = np.arange(1, len(line.curve.mean) + 1), line.curve.mean, line.curve.half
         axes.plot(runs, mean, color=COLORS[line.tuner], linewidth=2, label=LABELS[line.tuner])
@@ -214,4 +216,5 @@ def _limit_y(axes: Axes, curves: Sequence[TunerCurve]) -> None:
 
 
 def _has_band(line: TunerCurve) -> bool:
+    """Return whether the interval of a curve is drawn."""
     return line.tuner in BANDS and line.curve.repeats >= LEAST_REPEATS

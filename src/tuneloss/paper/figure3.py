@@ -107,11 +107,13 @@ def _online(records: Sequence[Record], dataset: str, tuner: str) -> list[Record]
 
 
 def _cells(runs: Sequence[Record]) -> list[str]:
+    """Return the cells of a row: the range of best epochs, and the intervals of all measures."""
     epochs = [run["best_epoch"] for run in runs]
     return [f"{min(epochs)} to {max(epochs)}", *(str(interval([run[name] for run in runs])) for name in COLUMNS)]
 
 
 def _against_table1(runs: Sequence[Record], records: Sequence[Record]) -> str:
+    """Format the difference from the best tuner of Table 1; empty if Table 1 lacks a split."""
     table1 = [record for record in records if record["experiment"] == Table1.NAME]
     best = best_tuner(table1, runs[0]["dataset"], [run["repeat"] for run in runs])
     if best is None:

@@ -181,6 +181,7 @@ def batches(x: Any, y: Any, size: int = 512) -> list[tuple[Tensor, Tensor]]:
 
 
 def _short(numbers: Array) -> list[float]:
+    """Round numbers to four digits."""
     return [float(f"{number:.4g}") for number in numbers]
 
 

@@ -37,6 +37,7 @@ class Table2(Experiment):
 
 
 def _row(name: str) -> list[str]:
+    """Return the row of a data set: its sizes, and the paper's."""
     split = fresh_split(name, 0)
     sizes = [len(part) for part in (split.train_y, split.validation_y, split.test_y)]
     paper = " / ".join(map(str, PAPER_SIZES.get(name, ())))

@@ -158,6 +158,7 @@ class TunerRuns:
 
 
 def _make_tuner(setting: Setting, box: Box, seeds: Seeds) -> Tuner:
+    """Build the tuner of a setting, with its first weights."""
     firsts = {
         "draw": RandomSearch(box, seed=as_seed(seeds.first)).ask(),
         "middle": box.as_dict(center(box)),

@@ -30,6 +30,7 @@ def explanation(info: RunsInfo) -> str:
 
 
 def _figures(info: RunsInfo) -> list[NamedFigure]:
+    """Return the figures of predicted errors and of contributions, with their captions."""
     level = ", up to a constant" if info.from_search else ""
     predicted = f"The error of each model, and what the learned loss predicts{level}."
     return [
@@ -39,6 +40,7 @@ def _figures(info: RunsInfo) -> list[NamedFigure]:
 
 
 def _learned_words(info: RunsInfo, learned: LearnedLoss) -> list[str]:
+    """Say what LearnLoss learned from the runs of a tuner."""
     sentences = [_selection(info, learned), f"The loss is about {learned.scale:.4g} times the error."]
     tied = [info.observed[i] for i in tied_models(info.observations, learned)]
     if tied:
@@ -61,6 +63,7 @@ def _selection(info: RunsInfo, learned: LearnedLoss) -> str:
 
 
 def _fit_words(info: RunsInfo) -> list[str]:
+    """Say how much of the differences between errors the loss explains, if that can be computed."""
     fit = predictions(info)
     if fit is None or math.isnan(fit.explained):
         return []
@@ -88,6 +91,7 @@ def _search_words(info: RunsInfo) -> list[str]:
 
 
 def _convergence_words(info: RunsInfo) -> list[str]:
+    """Say that all models have converged, if they have."""
     if not all(is_converged(run, info.box) for run in info.observed):
         return []
     return ["The models have converged: the gradients of their terms cancel."]

@@ -37,6 +37,7 @@ def findings(info: RunsInfo) -> list[Finding]:
 
 
 def _failures(info: RunsInfo) -> Finding | None:
+    """Report failed runs."""
     failures = [run.failed for run in info.runs if run.failed is not None]
     if not failures:
         return None
@@ -48,6 +49,7 @@ def _failures(info: RunsInfo) -> Finding | None:
 
 
 def _small_scale(info: RunsInfo) -> Finding | None:
+    """Report a scale near 0."""
     share = error_share(info)
     if not share < SMALL_SHARE:
         return None
@@ -59,6 +61,7 @@ def _small_scale(info: RunsInfo) -> Finding | None:
 
 
 def _poor_fit(info: RunsInfo) -> Finding | None:
+    """Report a loss that explains little of the differences between errors."""
     fit = predictions(info)
     if info.from_search or fit is None or not fit.explained < POOR_FIT:
         return None
@@ -70,6 +73,7 @@ def _poor_fit(info: RunsInfo) -> Finding | None:
 
 
 def _few_runs(info: RunsInfo) -> Finding | None:
+    """Report models without gradients that are too few for the number of weights."""
     k, m = int((~info.box.pinned).sum()), len(info.observations)
     if m > k or info.has_gradients or not m:
         return None
@@ -81,6 +85,7 @@ def _few_runs(info: RunsInfo) -> Finding | None:
 
 
 def _at_bounds(info: RunsInfo) -> list[Finding]:
+    """Report weights at a bound, and learned regularizers that are 0."""
     if info.learned is None:
         return []
     weights = info.learned.as_dict()
@@ -94,11 +99,13 @@ def _at_bounds(info: RunsInfo) -> list[Finding]:
 
 
 def _zero_regularizer(term: str) -> Finding:
+    """Report a learned regularizer that is 0 everywhere."""
     statement = f"The learned regularizer {term} is 0 everywhere."
     return Finding("weight at its bound", statement, f"These runs suggest that {term} can be left out.")
 
 
 def _at_bound(name: str, side: str, weight: float) -> Finding:
+    """Report one weight at a bound."""
     remedy = f"{'Lower' if side == 'lower' else 'Raise'} the bound, unless you have a reason for it."
     if side == "lower" and weight == 0:
         remedy = f"These runs suggest that {name} does not help and can be left out."
@@ -106,6 +113,7 @@ def _at_bound(name: str, side: str, weight: float) -> Finding:
 
 
 def _similar_terms(info: RunsInfo) -> list[Finding]:
+    """Report pairs of terms that cannot be told apart."""
     pairs = [pair for pair in similar_terms(info.observations, info.box) if info.hinges.keys().isdisjoint(pair[:2])]
     leave = "" if info.from_search else "Leave one of them out, or pin it. "
     return [

@@ -36,10 +36,12 @@ def as_label(name: str) -> str:
 
 
 def _width(text: str) -> int:
+    """Return the width of text in letters; a wide letter counts as two."""
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
 def _start(text: str, width: int) -> str:
+    """Return the longest start of text that is not wider than `width`."""
     text = text[:width]
     while _width(text) > width:
         text = text[:-1]
@@ -65,6 +67,7 @@ def drawable(figure: Figure) -> Iterator[None]:
 
 
 def _make_drawable(text: Text, content: str, family: list[str]) -> None:
+    """Give text a font that has its letters, or replace letters that no font has by their codes."""
     missing = {letter for letter in content if letter.isprintable() and not _has(_default_font(), letter)}
     if not missing:
         return
@@ -77,10 +80,12 @@ def _make_drawable(text: Text, content: str, family: list[str]) -> None:
 
 
 def _default_font() -> str:
+    """Return the path of matplotlib's default font."""
     return str(fontManager.findfont(FontProperties()))
 
 
 def _has(path: str, letter: str) -> bool:
+    """Return whether the font at a path has a letter."""
     return bool(get_font(path).get_char_index(ord(letter)))
 
 

@@ -63,6 +63,7 @@ def predictions(info: RunsInfo) -> Predictions | None:
 
 
 def _loss_predictions(info: RunsInfo) -> Predictions | None:
+    """Predict the errors of the models that the loss was learned from."""
     if info.learned is None or not info.learned.scale > 0:
         return None
     predicted = losses_of(info.observations, info.learned) / info.learned.scale
@@ -70,6 +71,7 @@ def _loss_predictions(info: RunsInfo) -> Predictions | None:
 
 
 def _search_predictions(info: RunsInfo) -> Predictions | None:
+    """Predict the errors of all models of a search, with the mean of the observed errors."""
     search = info.header.search
     pairs = [(run, run.observation) for run in info.runs if run.observation is not None]
     marked = [i for i, (run, _) in enumerate(pairs) if run is info.best]

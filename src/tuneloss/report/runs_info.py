@@ -125,6 +125,7 @@ def read_runs(path: Path) -> RunsInfo:
 
 
 def _as_info(path: Path, first: dict[str, Any], records: Sequence[dict[str, Any]]) -> RunsInfo:
+    """Check the lines of a journal, and learn from its runs."""
     header = Header.from_dict(first, len(records), f"The first line of {path}")
     runs = [Run.from_dict(record) for record in records]
     for number, run in enumerate(runs, start=2):

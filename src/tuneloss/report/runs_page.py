@@ -42,6 +42,7 @@ def runs_page(info: RunsInfo) -> str:
 
 
 def _learned(info: RunsInfo) -> str:
+    """Return the section about the best run and its weights."""
     box = "box of LearnLoss" if info.from_search else "box"
     figures = [
         (f"weight-{i}", figure, f"Weight of {name} by run; dashed: bounds of the {box}.")
@@ -55,6 +56,7 @@ def _learned(info: RunsInfo) -> str:
 
 
 def _best_words(info: RunsInfo) -> list[str]:
+    """Say which run is best, and how good it is."""
     best = info.best
     if best is None or best.observation is None:
         return ["No run in this journal has both weights and an observation yet."]
@@ -93,6 +95,7 @@ def _weights_table(info: RunsInfo, box: str) -> str:
 
 
 def _progress(info: RunsInfo) -> str:
+    """Return the section about the errors of the runs, after a table of models to compare with."""
     if not any(run.observation is not None for run in info.runs):
         return html.paragraphs(["Nothing to show yet."])
     reference = info.header.reference  # models to compare with, which a search names
@@ -106,6 +109,7 @@ def _progress(info: RunsInfo) -> str:
 
 
 def _findings_table(info: RunsInfo) -> str:
+    """Return the findings as a table."""
     rows = [[finding.kind, finding.statement, finding.remedy] for finding in findings(info)]
     if not rows:
         at_bound = "" if info.from_search else "no weight is at a bound, and "
@@ -114,6 +118,7 @@ def _findings_table(info: RunsInfo) -> str:
 
 
 def _runs_table(info: RunsInfo) -> str:
+    """Return all runs as a table."""
     free = runs_figures.free_names(info)
     names, extra = free[: runs_figures.MOST_WEIGHTS], runs_figures.shared_info(info)
     rows = [_run_cells(run, extra, names) for run in info.runs]

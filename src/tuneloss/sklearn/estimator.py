@@ -385,6 +385,7 @@ def _check_parameters(model: TunedLogisticRegression) -> None:
 
 
 def _check_terms(terms: Any) -> None:
+    """Raise unless `terms` names regularizers, "l2" among them."""
     is_names = isinstance(terms, (list, tuple)) and all(isinstance(term, str) for term in terms)
     if not is_names or not {"l2"} <= set(terms) <= set(REGULARIZERS) or len(set(terms)) != len(terms):
         raise InvalidInput(
@@ -393,6 +394,7 @@ def _check_terms(terms: Any) -> None:
 
 
 def _check_splits(fraction: Any, cv: Any) -> None:
+    """Raise unless `validation_fraction` and `cv` are as documented."""
     if fraction is not None and (not isinstance(fraction, Real) or not 0 < float(fraction) < 1):
         raise InvalidInput(f"`validation_fraction` must be None or between 0 and 1; found {fraction!r}.")
     if fraction is not None and cv is not None:

@@ -48,6 +48,7 @@ def _is_journal(path: Path) -> bool:
 
 
 def _is_model(path: Path) -> bool:
+    """Return whether the file is a saved model."""
     try:
         load_model(path)
     except InvalidInput:
@@ -107,6 +108,7 @@ def write_fit(out: Path, dataset: Dataset, rows: TrainTestRows, comparison: Mode
 
 
 def _move(draft: Path, out: Path) -> None:
+    """Move the files of the draft into place."""
     state = f"some files in {out} may be new"
     try:
         replace_journal(out / RUNS_FILE, draft / RUNS_FILE)
@@ -119,6 +121,7 @@ def _move(draft: Path, out: Path) -> None:
 
 
 def _header(title: str, comparison: ModelComparison) -> Header:
+    """Return the header of the journal."""
     tuned = comparison.tuned
     weights = tuned.history_[tuned.best_run_]["weights"]
     growth = tuned.loss_weights_["l2"] / weights["l2"]

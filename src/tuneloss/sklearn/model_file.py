@@ -140,6 +140,7 @@ def load_model(path: Path) -> SavedModel:
 
 
 def _check_version(path: Path, version: NDArray[Any]) -> None:
+    """Raise unless the file has the version of this format."""
     if version.shape != () or version.dtype.kind not in "iu":
         raise ValueError(f"a version that is not a whole number, {version!s:.80}")
     if version != VERSION:
@@ -163,6 +164,7 @@ def _model(arrays: Mapping[str, NDArray[Any]]) -> SavedModel:
 
 
 def _check_shapes(names: NDArray[Any], numbers: list[NDArray[Any]], classes: NDArray[Any], about: NDArray[Any]) -> None:
+    """Raise unless the shapes of all arrays fit together."""
     d, n = names.size, classes.size
     rows = 1 if n == 2 else n
     shapes = [array.shape for array in (names, *numbers, classes, about)]
@@ -171,6 +173,7 @@ def _check_shapes(names: NDArray[Any], numbers: list[NDArray[Any]], classes: NDA
 
 
 def _as_floats(numbers: list[NDArray[Any]]) -> list[Array]:
+    """Return arrays as float64; raise unless all numbers are finite."""
     if any(array.dtype.kind not in NUMBERS for array in numbers):
         raise ValueError("numbers of another type")
     with np.errstate(over="ignore"):  # a type wider than float64 may give infinity, which is refused below
@@ -181,6 +184,7 @@ def _as_floats(numbers: list[NDArray[Any]]) -> list[Array]:
 
 
 def _check_classes(classes: NDArray[Any]) -> None:
+    """Raise unless the classes are text or finite numbers."""
     if classes.dtype.kind not in NUMBERS_OR_TEXT:
         raise ValueError(f"classes of type {classes.dtype}")
     if classes.dtype.kind == "f" and not np.isfinite(classes).all():
@@ -188,6 +192,7 @@ def _check_classes(classes: NDArray[Any]) -> None:
 
 
 def _description(about: NDArray[Any]) -> dict[str, Any]:
+    """Read the description."""
     if about.dtype.itemsize > MAX_ABOUT:
         raise ValueError(f"a description of {about.dtype.itemsize:,} bytes")
     description = json.loads(str(about))

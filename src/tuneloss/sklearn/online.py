@@ -134,6 +134,7 @@ def repeated(data: Data, losses: Sequence[Loss], start: Array, options: SearchOp
 
 
 def _box(chosen: Sequence[str], p: int, least: float) -> Box:
+    """Return the box of the hinges and the smooth terms; terms that were not chosen are pinned."""
     hinges = (0.0, math.inf) if "l1" in chosen else 0.0
     ranges = dict.fromkeys(hinge_names(p), hinges)
     smooth = {"l2": (least, math.inf), "uniform": (0.0, 1.0), "dropout": (0.0, math.inf)}
@@ -142,6 +143,7 @@ def _box(chosen: Sequence[str], p: int, least: float) -> Box:
 
 
 def _loss(weights: Array, knots: Array) -> Loss:
+    """Return the loss of a vector of weights: hinges first, then smooth terms."""
     p = len(knots)
     smooth = {"l1": 0.0} | dict(zip(SMOOTH, weights[2 * p :].tolist(), strict=True))
     return Loss(smooth, PiecewiseLinear.from_weights(knots, weights[: 2 * p]))

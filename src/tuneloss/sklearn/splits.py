@@ -178,6 +178,7 @@ def _dense_row(x: Inputs, i: int) -> tuple[NDArray[Any], Array]:
 
 
 def _sparse_row(x: Inputs, i: int) -> tuple[NDArray[Any], Array]:
+    """Return the same for a row of a sparse matrix."""
     row = slice(x.indptr[i], x.indptr[i + 1])
     columns, values = x.indices[row], x.data[row]
     return columns[values != 0], values[values != 0]
