@@ -5,12 +5,13 @@ import subprocess
 import sys
 
 import pytest
+from rich.table import Table
 from typer.testing import CliRunner
 
 from tests.cli.commands import refused
 from tuneloss import Box, LossTuner, Observation
 from tuneloss.cli import app
-from tuneloss.cli.console import PlainConsole, progress, table
+from tuneloss.cli.console import PlainConsole, progress
 
 RED = "\x1b[31m"
 
@@ -46,10 +47,9 @@ def test_what_would_steer_the_terminal_is_shown_by_its_code(tmp_path):
 
 
 def test_cells_and_titles_of_tables_are_text_too(capsys):
-    shown = table("[bold]a")
-    shown.title = ":car:"
-    shown.add_row(f"{RED}[/")
-    PlainConsole().print(shown)
+    table = Table("[bold]a", title=":car:")
+    table.add_row(f"{RED}[/")
+    PlainConsole().print(table)
     printed = capsys.readouterr().out
     for text in ("[bold]a", ":car:", r"\x1b[31m[/"):
         assert text in printed
@@ -88,7 +88,5 @@ def test_a_full_disk_behind_standard_output_is_said_in_words(tmp_path):
                 stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
             )  # fmt: skip
         assert done.returncode == 1, done.stderr
-        assert done.stderr.startswith(
-            "Error: Standard output must take everything that is printed; found that [Errno 28]"
-        )
+        assert done.stderr.startswith("Error: Standard output must take all that is printed; found that [Errno 28]")
         assert len(done.stderr.splitlines()) == 1

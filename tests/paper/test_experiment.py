@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
+from pathlib import Path
 
 import joblib
 import pytest
@@ -13,7 +15,7 @@ from tests.paper.records import without_time
 from tuneloss.errors import InvalidInput
 from tuneloss.paper import tuner_runs
 from tuneloss.paper.ablation import Ablation
-from tuneloss.paper.experiment import Results, run_experiment, run_units
+from tuneloss.paper.experiment import Results, run_experiment, run_units, side_by_side
 from tuneloss.paper.results import read_records, writing
 from tuneloss.paper.table1 import Table1
 from tuneloss.paper.tuner_runs import TunerRuns
@@ -50,6 +52,29 @@ def test_another_backend_of_joblib_takes_the_units(tmp_path, backend):
     with joblib.parallel_config(backend=backend):
         records = run_units(units, tmp_path / "some.jsonl", jobs=2)
     assert [record["repeat"] for record in records] == [0, 1, 2]
+
+
+@dataclass(frozen=True)
+class Appending:
+    """A unit that appends its number to a file."""
+
+    path: Path
+    number: int
+
+    def run(self):
+        with self.path.open("a") as file:
+            file.write(str(self.number))
+        return [{"number": self.number}]
+
+
+def test_a_backend_that_returns_lists_only_works_in_rounds(tmp_path):
+    """Of five units, two at a time, the first two have run when the first record is there; so a kill loses a round."""
+    units = [Appending(tmp_path / "calls", i) for i in range(5)]
+    with joblib.parallel_config(backend="multiprocessing"):
+        results = side_by_side(units, 2)
+        assert next(results) == (units[0], [{"number": 0}])
+        assert sorted((tmp_path / "calls").read_text()) == ["0", "1"]
+        assert [unit for unit, _ in results] == units[1:]
 
 
 def test_side_by_side_gives_the_same_records(tmp_path):

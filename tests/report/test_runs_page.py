@@ -116,11 +116,11 @@ def _told(box, observations, weights=None):
 
 def test_findings_are_said_in_words_with_the_number(info):
     found = {one.kind: one for one in findings(info)}
-    assert found["failed runs"].found == "1 of 6 runs failed. The reason of the last one: diverged <script>."
-    assert "l2 is at its lower bound, 0.01" in found["weight at its bound"].found
+    assert found["failed runs"].statement == "1 of 6 runs failed. The last one failed because: diverged <script>."
+    assert "l2 is at its lower bound, 0.01" in found["weight at its bound"].statement
     box = Box.from_dict({"a": (0.0, 2.0), "b": (0.5, 1.0), "c": 1.0})
     few = findings(runs_info(Header(box, "few"), _told(box, [Observation(1.0, [1.0, 2.0, 3.0])])))
-    assert "1 model without gradients cannot determine 2 weights" in few[0].found
+    assert "1 model without gradients cannot determine 2 weights" in few[0].statement
     noise = [Observation(e, [1.0, 1.0 + 1e-3 * e, 1.0]) for e in (1.0, 5.0, 2.0, 9.0)]
     assert any(one.kind == "poor fit" for one in findings(runs_info(Header(box, "noise"), _told(box, noise))))
     opposite = [Observation(e, [1.0, 1.0, 1000.0 - e], metric=e) for e in (1.0, 500.0, 999.0)]
@@ -138,7 +138,7 @@ def test_a_journal_without_any_observation_has_a_page_too(tmp_path):
     tuner = LossTuner(BOX, journal=tmp_path / "failed.jsonl")
     tuner.tell(tuner.ask(), failed="out of memory")
     page = runs_page(read_runs(tmp_path / "failed.jsonl"))
-    assert "No run of this journal has both weights and an observation yet" in page
+    assert "No run in this journal has both weights and an observation yet" in page
     assert "is marked" not in page
     assert "<td>l2</td>" not in page
     assert "out of memory" in page
@@ -230,7 +230,7 @@ def test_hinges_are_spoken_of_only_together(tmp_path):
         info = read_runs(path)
         assert contributions(info) == pytest.approx({"r": 0.5, "r/other": 0.25, "logloss": 1.0})
         assert bounds_met(info.learned.weights, box).keys() & set(names)
-        found = [one.found for one in findings(info)]
+        found = [finding.statement for finding in findings(info)]
         assert not any(name in text for name in names for text in found)
         assert ("The learned regularizer r is 0 everywhere." in found) is not useful
         assert all(name not in runs_page(info) for name in names)
@@ -306,7 +306,7 @@ def test_what_a_search_learned_is_shown_and_nothing_is_learned_anew(tmp_path):
         assert ("predicted-" in page) == (said is not None)  # the figure's ids
         if said is None:
             assert predictions(info) is None
-            assert "LearnLoss was not asked, or found no solution" in page
+            assert "LearnLoss was not used, or found no solution" in page
         else:
             assert "<td>l2</td><td>5</td><td>1</td><td>1 to 2</td>" in page
             assert "the models of run 1, run 2, run 3" in page
@@ -405,7 +405,7 @@ def test_the_run_that_was_chosen_is_the_one_reported(tmp_path):
         journal.append(Run(i, weights, o).to_dict())
     page = runs_page(read_runs(tmp_path / "chosen.jsonl"))
     assert "The chosen model is that of run 2, with a validation error of 2." in page
-    assert "trained to the end" in page
+    assert "The models have converged" in page
     Journal(tmp_path / "wrong.jsonl", {"box": BOX.state_dict(), "chosen": 5}).append(
         Run(0, weights, observations[0]).to_dict()
     )

@@ -13,7 +13,7 @@ from tuneloss.sklearn.softmax import (
     Hessian,
     make_data,
     mixed_targets,
-    probabilities,
+    predicted,
     smooth_loss,
     smooth_value,
     terms,
@@ -57,7 +57,7 @@ def test_two_classes_are_a_softmax_of_two():
     both = np.vstack([np.zeros_like(params), params])
     logits = (data.x - data.mean) @ both[:, :-1].T + both[:, -1]
     expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(probabilities(data, params), expected)
+    np.testing.assert_allclose(np.exp(predicted(data, params)), expected)
 
 
 def test_dropout_is_what_small_noise_adds_to_the_log_loss():

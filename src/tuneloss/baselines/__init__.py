@@ -1,9 +1,10 @@
 """Other ways to choose the weights of a loss, with the same `ask` and `tell` as `LossTuner`.
 
-search.py         Search, which all of them extend, and the box as a unit cube
+search.py         Search, which all of them extend; Cube, the box as a unit cube
 random_search.py  RandomSearch: independent draws from the box
 tunereg.py        TuneReg: linear programs on values, without gradients
-gp_ei_mcmc.py     GpEiMcmc: expected improvement, averaged over sampled Gaussian processes; gp.py: its model
+gp_ei_mcmc.py     GpEiMcmc: expected improvement, averaged over sampled Gaussian processes
+gp.py             the Gaussian processes of GpEiMcmc
 optuna_search.py  OptunaSearch: samplers of Optuna
 
 Users may import what is in `__all__`; everything else is private.

@@ -1,8 +1,8 @@
 """A Gaussian process whose hyperparameters are sampled, not fitted: the model of GP-EI-MCMC (Snoek et al., 2012).
 
-The kernel is ARD Matern 5/2 on the unit cube. The constant mean has a uniform prior over the range of y, the log
-amplitude a standard normal one, and a length scale a uniform one on (0, 2]. The noise variance v has a prior like the
-horseshoe, with density log(1 + (0.1 / v)^2).
+The kernel is ARD Matern 5/2 on the unit cube. The hyperparameters have these priors: the constant mean is uniform over
+the range of y; the log amplitude is standard normal; each length scale is uniform on (0, 2]; the noise variance v has a
+prior like the horseshoe, with density log(1 + (0.1 / v)^2).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from scipy.special import log_ndtr
 from tuneloss.types import Array
 
 JITTER = 1e-8  # added to the diagonal of a covariance, in units of standardised y
-NOISE_SCALE = 0.1  # of the prior of the noise variance
+NOISE_SCALE = 0.1  # scale of the prior of the noise variance
 LONGEST = 2.0  # upper end of the prior of a length scale
-WIDTH = 1.0  # of the first interval of a slice, and of each step by which it grows
-MOST_STEPS = 20  # by which an interval grows
-LARGEST_LOG_NOISE = 30  # bounds the log of the noise variance, against overflow
-LEAST_VARIANCE = 1e-12  # of a prediction
-NARROWEST = 1e-12  # interval of a slice at which it stops shrinking
+WIDTH = 1.0  # width of the first interval of a slice, and of each step by which the interval grows
+MOST_STEPS = 20  # largest number of steps by which an interval grows
+LARGEST_LOG_NOISE = 30  # bound of the absolute log of the noise variance, against overflow
+LEAST_VARIANCE = 1e-12  # least variance of a prediction
+NARROWEST = 1e-12  # width at which the interval of a slice stops shrinking
 SQRT5 = np.sqrt(5.0)
 
 
 def matern52(squared: Array) -> Array:
-    """Compute the correlation at squared scaled distances.
+    """Compute the Matern 5/2 correlation at squared scaled distances.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class Posterior:
 
 
 def log_posterior(x: Array, y: Array) -> Callable[[Array], float]:
-    """Return the log density of theta given x (m, d) and y (m,), up to a constant; in log amplitude and log noise."""
+    """Return the log density of theta given x (m, d) and y (m,), up to a constant, as a function."""
     differences = np.square(x[:, None] - x[None]).transpose(2, 0, 1)
     low, high = float(y.min()), float(y.max())
 
@@ -165,7 +165,7 @@ def _slice_update(
 
 
 def expected_improvement(posteriors: list[Posterior], best: float, at: Array) -> Array:
-    """Return how far below `best` the function is expected to be at points (n, d): (n,), a mean over posteriors."""
+    """Return the expected improvement over `best` at points (n, d), as a mean over posteriors: (n,)."""
     total = np.zeros(len(at))
     for posterior in posteriors:
         mean, variance = posterior.mean_and_variance(at)
@@ -176,6 +176,7 @@ def expected_improvement(posteriors: list[Posterior], best: float, at: Array) ->
 
 
 def _covariance(squared: Array, theta: Array) -> Array:
+    """Return the covariance of y at squared scaled distances (m, m)."""
     covariance: Array = np.exp(2 * theta[1]) * matern52(squared)
     covariance.flat[:: len(covariance) + 1] += np.exp(theta[2]) + JITTER
     return covariance

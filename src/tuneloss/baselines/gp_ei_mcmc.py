@@ -14,9 +14,9 @@ from tuneloss.core.box import Box
 from tuneloss.tuning.sampling import sample_box
 from tuneloss.types import Array
 
-# Sweeps of the chain: before the first proposal, before each further one, and kept per proposal.
+# Sweeps of the chain: discarded before the first proposal, discarded before each further one, used per proposal.
 BURN_IN, AGAIN, KEPT = 100, 20, 10
-# Points at which expected improvement is computed: anywhere, near the best point; and how many of them are refined.
+# Points at which expected improvement is computed: anywhere, and near the best point. The best few are refined.
 CANDIDATES, NEAR, REFINED = 1024, 64, 3
 
 
@@ -30,8 +30,9 @@ class GpEiMcmc(Search):
     box : Box
         The allowed weights.
     seed : int, default 0
+        Seed of all random numbers.
     start : mapping of str to float, optional
-        Weights to try first, instead of the first random point.
+        Weights to try first; they replace the first random point.
     """
 
     def __init__(self, box: Box, *, seed: int = 0, start: Mapping[str, float] | None = None) -> None:
@@ -54,7 +55,7 @@ class GpEiMcmc(Search):
             burn_in, start = BURN_IN, np.array([np.median(y), 0.0, -4.0, *np.full(x.shape[1], 0.5)])
         else:
             burn_in, start = AGAIN, self._theta.copy()
-        start[0] = np.clip(start[0], y.min(), y.max())  # y was standardised again
+        start[0] = np.clip(start[0], y.min(), y.max())  # the range of y changes with each standardisation
         chain = slice_sample(log_posterior(x, y), start, burn_in + KEPT, self.rng)
         self._theta = chain[-1]
         return chain[-KEPT:]

@@ -1,4 +1,4 @@
-"""Samplers of Optuna, with the ask and tell of the other baselines."""
+"""Samplers of Optuna, with the `ask` and `tell` of the other baselines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Sampler = Literal["tpe", "gp"]
 
 
 class OptunaSearch(Search):
-    """A sampler as Optuna ships it, on a log scale if a range spans a decade or more.
+    """A sampler of Optuna with its default options. A range that spans a decade or more is on a log scale.
 
     Parameters
     ----------
@@ -26,6 +26,7 @@ class OptunaSearch(Search):
     sampler : {"tpe", "gp"}
         `TPESampler` or `GPSampler`.
     seed : int, default 0
+        Seed of all random numbers.
     start : mapping of str to float, optional
         Weights to try first.
 
@@ -54,7 +55,7 @@ class OptunaSearch(Search):
         self._told = 0
 
     def propose(self) -> Array:
-        """Return the next point; first, runs told since the last call are added to the study."""
+        """Add the runs told since the last call to the study, and return the next point."""
         import optuna
 
         for run in self.history[self._told :]:
@@ -66,7 +67,7 @@ class OptunaSearch(Search):
             )
         self._told = len(self.history)
         trial = self._study.ask(self.distributions)
-        self._study.tell(trial, state=optuna.trial.TrialState.FAIL)  # its outcome is added when it is told
+        self._study.tell(trial, state=optuna.trial.TrialState.FAIL)  # a trial with the outcome is added when it is told
         point = self.box.lower.copy()
         for j, name in enumerate(self.box.names):
             if name in trial.params:

@@ -8,13 +8,14 @@ from tuneloss.types import Array
 
 
 class RandomSearch(Search):
-    """Draw weights from the box independently: log-uniform if a range spans a decade or more, else uniform.
+    """Draw weights from the box independently: log-uniform in a range of a decade or more, else uniform.
 
     Parameters
     ----------
     box : Box
         The allowed weights.
     seed : int, default 0
+        Seed of all random numbers.
     start : mapping of str to float, optional
         Weights to try first.
 

@@ -1,4 +1,4 @@
-"""What all baselines share with `LossTuner`: ask, tell, best and history."""
+"""What all baselines share with `LossTuner`: `ask`, `tell`, `best` and `history`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from tuneloss.types import Array
 
 
 class Search(ABC):
-    """A search that proposes points of a box one at a time, to minimise the metric, or the error if there is none.
+    """A search that proposes one point of a box at a time. It minimises the metric, or the error if there is no metric.
 
     Parameters
     ----------
     box : Box
         The allowed weights.
     seed : int, default 0
+        Seed of all random numbers.
     start : mapping of str to float, optional
         Weights to try first.
     """
@@ -40,7 +41,7 @@ class Search(ABC):
 
     @abstractmethod
     def propose(self) -> Array:
-        """Return the next point, a (k,) array, given `history`."""
+        """Return the next point, a (k,) array, based on `history`."""
 
     def tell(
         self,
@@ -49,12 +50,21 @@ class Search(ABC):
         *,
         failed: str | None = None,
     ) -> None:
-        """Record the outcome of a run: an observation, or the reason why it failed.
+        """Record the outcome of a run: an observation, or the reason why the run failed.
+
+        Parameters
+        ----------
+        weights : mapping of str to float
+            The weights of the run.
+        observation : Observation, optional
+            The observation of the trained model.
+        failed : str, optional
+            The reason why the run failed.
 
         Raises
         ------
         InvalidInput
-            If the weights are not in the box, or if there is not exactly one of the two.
+            If the weights are not in the box, or unless exactly one of `observation` and `failed` is there.
         """
         self.box.as_array(weights)
         check_told(observation, failed)
@@ -62,7 +72,7 @@ class Search(ABC):
 
     @property
     def best(self) -> Run | None:
-        """The best run so far, by metric or error; None while all have failed."""
+        """The best run so far, by metric or error; None while all runs have failed."""
         return best_run(self.history)
 
     def points(self) -> Array:
@@ -70,7 +80,7 @@ class Search(ABC):
         return np.array([self.box.as_array(r.weights) for r in self.history if r.weights and not r.failed])
 
     def errors(self) -> Array:
-        """Return the metrics of all runs that did not fail, or their errors, as an (m,) array."""
+        """Return the metric, or else the error, of all runs that did not fail, as an (m,) array."""
         return np.array([run.observation.score for run in self.history if run.observation is not None])
 
     def new(self, point: Array) -> Array:
@@ -80,11 +90,12 @@ class Search(ABC):
 
 
 class Cube:
-    """The free weights of a box as a unit cube, on a log scale if a range spans a decade or more.
+    """The free weights of a box as a unit cube. A range that spans a decade or more is on a log scale.
 
     Parameters
     ----------
     box : Box
+        The box.
     """
 
     def __init__(self, box: Box) -> None:

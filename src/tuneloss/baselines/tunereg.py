@@ -1,8 +1,8 @@
 """TuneReg (Streeter, "Learning Optimal Linear Regularizers", 2019): linear programs instead of a quadratic one.
 
-It reads values only, no gradients: the validation error V_i, the training loss T_i and the values q_i of the
-regularizers of each model. It looks for the tightest upper bound a V_i <= T_i + w . q_i whose argmin is the model of
-least V_i.
+It uses values only, no gradients: for each model i, the validation error V_i, the training loss T_i and the values q_i
+of the regularizers. It looks for the tightest upper bound a V_i <= T_i + w . q_i whose argmin is the model of least
+V_i.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tuneloss.errors import InvalidInput, SolverError
 from tuneloss.tuning.sampling import sample_box
 from tuneloss.types import Array
 
-LEAST_SCALE = 0.01  # lower bound of a, as in the public code of TuneReg
+LEAST_SCALE = 0.01  # lower bound of the scale a, as in the public code of TuneReg
 
 
 def learn_reg(error: Array, loss: Array, features: Array, lower: Array, upper: Array) -> tuple[Array, float]:
@@ -77,8 +77,9 @@ class TuneReg(Search):
     Parameters
     ----------
     box : Box
-        The allowed weights. It must pin one weight, that of the training loss; the others are those of regularizers.
+        The allowed weights. It must pin one weight, that of the training loss. The others belong to regularizers.
     seed : int, default 0
+        Seed of all random numbers.
     start : mapping of str to float, optional
         Weights to try first.
     """

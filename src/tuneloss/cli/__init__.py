@@ -1,9 +1,8 @@
-"""The command line: reads what the user asks for, calls the other rooms, and prints what they return.
+"""The command line: it reads what the user asks for, calls the other rooms, and prints what they return.
 
 fit.py, predict.py, learn.py, report.py, demo.py, paper.py   the commands, one file each
-arguments.py   arguments and options that commands share
 console.py     all output: text, tables, data and progress
-guards.py      errors in words, a polite end, and output that replaces no input
+guards.py      errors as one line, a clean stop, and no output file that replaces an input file
 
 Everything here is private, except the command ``tuneloss`` itself.
 """
@@ -42,6 +41,7 @@ app.add_typer(paper, name="paper")
 
 
 def _print_version(wanted: bool) -> None:
+    """Print the version and exit, if `--version` is there."""
     if wanted:
         console.print(f"tuneloss {__version__}")
         raise typer.Exit

@@ -1,4 +1,4 @@
-"""`tuneloss demo`: TuneLoss against random search on embedded data, with a report."""
+"""`tuneloss demo`: a comparison of TuneLoss with random search on embedded data, with a report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """Tune a real loss between runs, compare with random search, and write an HTML report."""
+    """Tune a loss between training runs, compare the result with random search, and write an HTML report."""
     from tuneloss.paper.demo import Demo
     from tuneloss.paper.demo_page import write_page
     from tuneloss.paper.experiment import run_units
@@ -43,7 +43,7 @@ def demo(
             jobs=min(jobs or os.cpu_count() or 1, len(units)),
             on_unit=lambda done, unit: advance(runs * done, str(unit or "")),
         )
-    for one in experiment.tables(records):
-        print_table(one)
+    for table in experiment.tables(records):
+        print_table(table)
     with stoppable(), writing("--out"):
         console.print(f"Report: {write_page(experiment, records, out)}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`tuneloss fit`: a tuned classifier from a table."""
+"""`tuneloss fit`: train a tuned classifier on a table."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuneloss.cli.arguments import DataArgument, MaxGb
 from tuneloss.cli.console import console, note, progress, put, show
 from tuneloss.cli.guards import make_folder, stoppable
 from tuneloss.data import read_dataset
+from tuneloss.data.reading import EMBEDDED
 
 if TYPE_CHECKING:
     from tuneloss.sklearn.comparison import ModelComparison
 
+DataArgument = Annotated[
+    str, typer.Argument(help=f"CSV, Parquet or npz file, or an embedded data set: {', '.join(EMBEDDED)}.")
+]
+MaxGb = Annotated[float, typer.Option(min=0.001, help="Largest data to read, in GB, on disk and expanded.")]
 Drop = Annotated[
     list[str] | None,
-    typer.Option(help="A column to leave out. Repeat it for more; '' stands for a column without a name."),
+    typer.Option(help="A column to leave out. Repeat the option for more; '' stands for a column without a name."),
 ]
 
 
@@ -27,22 +31,25 @@ def fit(
     target: Annotated[str, typer.Option(help="Column to predict; for an npz file, the array of labels.")] = "",
     out: Annotated[Path, typer.Option(help="Folder for model.npz, runs.jsonl and report.html.")] = Path("tuneloss-fit"),
     drop: Drop = None,
-    test_fraction: Annotated[float, typer.Option(min=0.05, max=0.9, help="Part of the rows held out to test.")] = 0.25,
+    test_fraction: Annotated[
+        float, typer.Option(min=0.05, max=0.9, help="Fraction of the rows held out to test.")
+    ] = 0.25,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the splits.")] = 0,
     max_gb: MaxGb = 1.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a classifier and learn the weights of its regularizers (L1, L2, uniform labels, dropout).
 
-    A part of the rows is held out to test, and all inputs are standardised. A table compares the tuned model with one
-    without a regularizer and with the best of ten L2 weights in 5-fold cross-validation.
+    A fraction of the rows is held out to test, and all inputs are standardised. The command prints a comparison of the
+    tuned model with two others: one without a regularizer, and one with the best of ten L2 weights in 5-fold
+    cross-validation.
 
-    The model is saved as model.npz (NumPy's format, read without pickle; see `tuneloss predict`), its search as
-    runs.jsonl, and a report as report.html. Files of these names are replaced if an earlier `tuneloss fit` wrote them.
-    If something else wrote them, the command refuses to start.
+    It writes three files: model.npz holds the model, in NumPy's format without pickle (see `tuneloss predict`);
+    runs.jsonl holds its search; report.html is a report. Files of these names are replaced if an earlier
+    `tuneloss fit` wrote them. If something else wrote them, the command refuses to start.
 
-    All columns of a table except the target are inputs. The index that pandas writes into a Parquet file is not one. An
-    npz file has inputs in `features` or `X`, and labels in `labels` or `y`.
+    All columns of a table except the target are inputs. The index that pandas writes into a Parquet file is not an
+    input. An npz file has inputs in `features` or `X`, and labels in `labels` or `y`.
     """
     with stoppable():
         from tuneloss.sklearn.comparison import N_STEPS, compare_models, hold_out
@@ -65,14 +72,15 @@ def fit(
 
 
 def _print_result(comparison: ModelComparison, paths: dict[str, Path]) -> None:
+    """Print the comparison, the learned weights, and the paths of the files."""
     header = ("model", "test log loss", "test error", "seconds")
-    show(header, [[name, *_cells(scores)] for name, scores in comparison.scores.items()])
+    rows = [
+        [name, f"{s['test log loss']:.4f}", f"{100 * s['test error']:.1f}%", f"{s['seconds']:.1f}"]
+        for name, s in comparison.scores.items()
+    ]
+    show(header, rows)
     weights = comparison.tuned.loss_weights_
     learned = ", ".join(f"{name} {value:.3g}" for name, value in weights.items() if name != "logloss")
     console.print(f"Learned weights: {learned}.", soft_wrap=True)
     console.print(f"Model: {paths['model']}", soft_wrap=True)
     console.print(f"Report: {paths['report']}", soft_wrap=True)
-
-
-def _cells(scores: dict[str, float]) -> list[str]:
-    return [f"{scores['test log loss']:.4f}", f"{100 * scores['test error']:.1f}%", f"{scores['seconds']:.1f}"]

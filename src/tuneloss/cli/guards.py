@@ -1,4 +1,4 @@
-"""Guards around the work of a command: errors in words, a polite end, and output that replaces no input."""
+"""Guards around the work of a command: errors as one line, a clean stop, and no output that replaces an input."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import typer
 from tuneloss.cli.console import note
 from tuneloss.errors import InvalidInput, TuneLossError
 
-STOPPED = 128 + 2  # the exit code of a shell for a program that Ctrl-C (signal 2) ended
-PARAMETERS = ("target", "drop", "max_gb", "out")  # of Python functions; the commands have options of the same names
+STOPPED = 128 + 2  # the exit code that a shell reports for a program that Ctrl-C (signal 2) ended
+PARAMETERS = ("target", "drop", "max_gb", "out")  # parameters of Python functions that are also options of commands
 
 _debug = False
 
@@ -28,9 +28,13 @@ def show_tracebacks(wanted: bool) -> None:
 
 @contextmanager
 def stoppable(state: str = "nothing was written") -> Iterator[None]:
-    """End the command with one line, instead of a traceback, if the user stops it or its input breaks a rule.
+    """End the command with one line instead of a traceback if the user stops it, or if its input breaks a rule.
 
-    The line about a stop names the state that the work is left in; the exception may bring a better one.
+    Parameters
+    ----------
+    state : str
+        What the user is told about the state of the files after a stop. The message of the `KeyboardInterrupt`, if
+        there is one, replaces it.
     """
     try:
         yield
@@ -45,28 +49,30 @@ def stoppable(state: str = "nothing was written") -> Iterator[None]:
 
 
 def as_options(message: str) -> str:
-    """Name options of a command where a message names parameters of a Python function.
+    """Replace the parameters of Python functions in a message by the options of a command.
 
+    Examples
+    --------
     >>> as_options("Raise `max_gb`, name `target='kind'`, or leave it out: `drop=['row']`")
     "Raise --max-gb, name --target 'kind', or leave it out: --drop 'row'"
     """
 
-    def option(found: re.Match[str]) -> str:
-        value = "" if found[2] is None else f" {found[2]}"
-        return f"--{found[1].replace('_', '-')}{value}"
+    def option(match: re.Match[str]) -> str:
+        value = "" if match[2] is None else f" {match[2]}"
+        return f"--{match[1].replace('_', '-')}{value}"
 
     return re.sub(rf"`({'|'.join(PARAMETERS)})(?:=\[?(.*?)\]?)?`", option, message)
 
 
 @contextmanager
 def writing(what: str) -> Iterator[None]:
-    """Raise `InvalidInput` if a file cannot be written, for example because the disk is full."""
+    """Turn a failure to write, for example on a full disk, into an `InvalidInput` that names `what` was written."""
     try:
         yield
     except OSError as reason:
         raise InvalidInput(
-            f"{what} must be a file that can be written: {reason}. An old file is unchanged. Make room, or choose "
-            "another place."
+            f"{what} must be a file that can be written: {reason}. An old file is unchanged. Free some space, or "
+            "choose another place."
         ) from None
 
 
@@ -81,7 +87,7 @@ def make_folder(path: Path) -> None:
 
 
 def check_apart(out: Path, *inputs: Path) -> None:
-    """Raise if the file to write is one of those that are read, under whatever name."""
+    """Raise `InvalidInput` if the output file is one of the input files, even under another name."""
     for path in inputs:
         if os.path.exists(out) and os.path.exists(path) and os.path.samefile(out, path):
             raise InvalidInput(

@@ -1,4 +1,4 @@
-"""`tuneloss learn`: the next weights from a file of observations, for training in any language."""
+"""`tuneloss learn`: compute the next weights from a file of observations, for training in any language."""
 
 from __future__ import annotations
 
@@ -32,36 +32,38 @@ class Form(StrEnum):
 
 
 def learn(
-    observations: Annotated[Path, typer.Argument(help="JSON lines, one trained model each; - reads standard input.")],
-    box: Annotated[Path, typer.Option(help="TOML file with the weights that are allowed.")],
+    observations: Annotated[Path, typer.Argument(help="JSON lines, one per trained model; - reads standard input.")],
+    box: Annotated[Path, typer.Option(help="TOML file with the range of each weight.")],
     objective: Annotated[
-        Form, typer.Option(help="Form of the cost; both: take the one that led to the best model so far.")
+        Form, typer.Option(help="Form of the cost; both takes the form that led to the best model so far.")
     ] = Form.both,
     epsilon: Annotated[
         str, typer.Option(help='How much gradients count: "balanced", "paper", "inf" (gradients only), or a number.')
     ] = "balanced",
     seed: Annotated[
-        int, typer.Option(min=0, help="Seed of the points that are tried when learning repeats itself.")
+        int, typer.Option(min=0, help="Seed of the points that are tried when LearnLoss repeats itself.")
     ] = 0,
 ) -> None:
     """Print the weights to train with next, as JSON.
 
-    A line of OBSERVATIONS is {"error": 0.31, "features": {"l2": 7.5, "logloss": 0.2}, "gram": [[...], ...],
-    "weights": {"l2": 0.1, "logloss": 1}}:
+    Each line of OBSERVATIONS describes one model: {"error": 0.31, "features": {"l2": 7.5, "logloss": 0.2},
+    "gram": [[...], ...], "weights": {"l2": 0.1, "logloss": 1}}:
 
-    - `error` is the validation error, and `features` are the values of the terms.
+    - `error` is the validation error, and `features` holds the values of the terms.
 
-    - `gram` holds the inner products of all gradients, with that of the error last. Leave it out if you have no
-    gradients. With it, the features must be in the order of BOX.
+    - `gram` holds the inner products of the gradients of all terms, in the order of BOX, and of the error, which is
+    last. Leave it out if you have no gradients. With it, `features` must be in the order of BOX, too.
 
-    - `weights` are those that the model was trained with. Leave them out if it was not trained with this loss.
+    - `weights` holds the weights that the model was trained with. Leave it out if the model was not trained with this
+    loss.
 
-    - `form` is what this command printed beside those weights. It tells which form of the cost led to a good model.
+    - `form` is what this command printed beside those weights. It says which form of the cost proposed them.
 
-    A line {"weights": {...}, "failed": "diverged"} is a run that failed. An empty file gives the weights to begin with.
+    A line {"weights": {...}, "failed": "diverged"} describes a run that failed. For an empty file, the command prints
+    the weights to begin with.
 
-    BOX has one line per weight: `l2 = [0.01, 100]` is a range, `logloss = 1.0` a fixed weight, and `[0, inf]` has no
-    upper end. Or it has one line, `simplex = ["flip", "crop"]`, for weights whose sum is 1.
+    BOX has one line per weight: `l2 = [0.01, 100]` is a range, `l1 = [0, inf]` is a range without an upper end, and
+    `logloss = 1.0` is a fixed weight. For weights whose sum is 1, it has one line: `simplex = ["flip", "crop"]`.
 
     Exit code 0: the weights are on standard output. 1: the input breaks a rule, and standard error says which.
     """
@@ -93,20 +95,22 @@ def answer(tuner: LossTuner) -> dict[str, Any]:
 
 
 def tell(tuner: LossTuner, record: dict[str, Any]) -> None:
-    """Tell the tuner what a line says."""
+    """Tell the tuner the outcome that a line describes."""
     weights, features, form = (record.get(name) for name in ("weights", "features", "form"))
     if "failed" in record:
         tuner.tell(weights, failed=str(record["failed"]), form=form)
         return
     if isinstance(features, dict):
         if record.get("gram") is None and set(features) == set(tuner.box.names):
-            features = {name: features[name] for name in tuner.box.names}  # many languages sort the keys they write
+            features = {
+                name: features[name] for name in tuner.box.names
+            }  # many languages sort the keys that they write
         record = record | {"features": list(features.values()), "names": list(features)}
     tuner.tell(weights, Observation.from_dict(record), form=form)
 
 
 def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the number, from 1, and the record of each line that is not blank."""
+    """Yield the number of each line that is not blank, counted from 1, and its record."""
     try:
         with sys.stdin if str(path) == "-" else path.open(encoding="utf-8") as lines:
             yield from _parse_lines(path, lines)
@@ -115,6 +119,7 @@ def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _parse_lines(path: Path, lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number and the record of each line that is not blank."""
     for number, line in enumerate(lines, start=1):
         text = line.removeprefix(BYTE_ORDER_MARK)
         if not text.strip():
@@ -145,7 +150,7 @@ def read_box(path: Path) -> Box:
 
 
 def as_epsilon(text: str) -> Epsilon:
-    """Return the name, or the number that the text stands for."""
+    """Return the value of `--epsilon`: a name that LearnLoss knows, or a number."""
     if text in NAMED_EPSILONS:
         return NAMED_EPSILONS[text]
     try:

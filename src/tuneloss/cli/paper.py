@@ -1,4 +1,4 @@
-"""`tuneloss paper ...`: the paper's tables and figures."""
+"""`tuneloss paper ...`: reproduce the paper's tables and figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from tuneloss.cli.console import console, note, progress, show, table
+from tuneloss.cli.console import console, note, progress, show
 from tuneloss.cli.guards import make_folder, stoppable, writing
 
 if TYPE_CHECKING:
@@ -23,12 +23,14 @@ paper = typer.Typer(help="Tables and figures of the paper.", no_args_is_help=Tru
 
 Out = Annotated[Path, typer.Option(help="Folder for figures.")]
 Folder = Annotated[
-    Path, typer.Option("--results", help="Folder of records (JSON lines); what it has is not run again.")
+    Path, typer.Option("--results", help="Folder of records (JSON lines). Runs that it holds are not repeated.")
 ]
 Datasets = Annotated[
     list[str] | None,
     typer.Option(
-        "--dataset", "--datasets", help="Name of a features file in TUNELOSS_DATA, or digits. Repeat it for more."
+        "--dataset",
+        "--datasets",
+        help="Name of a features file in TUNELOSS_DATA, or digits. Repeat the option for more.",
     ),
 ]
 Repeats = Annotated[int | None, typer.Option(min=1, help="Independent repeats, each with its own split.")]
@@ -39,7 +41,7 @@ Jobs = Annotated[
 ]
 Tuners = Annotated[
     list[str] | None,
-    typer.Option("--tuner", "--tuners", help="Only this tuner: NAME or NAME:RUNS. Repeat it for more."),
+    typer.Option("--tuner", "--tuners", help="Only this tuner: NAME or NAME:RUNS. Repeat the option for more."),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="A small run on the embedded digits: two minutes at most.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print tables as Markdown.")]
@@ -47,7 +49,7 @@ Markdown = Annotated[bool, typer.Option("--markdown", help="Print tables as Mark
 
 @paper.command()
 def figure1(out: Out = Path("tuneloss-paper"), quick: Quick = False) -> None:
-    """Figure 1: three quadratic losses for a one-dimensional model. It needs no data and is always quick."""
+    """Figure 1: three quadratic losses for a one-dimensional model. No data is needed, and it is always quick."""
     from tuneloss.paper.figure1 import Figure1
 
     make_folder(out)
@@ -64,7 +66,7 @@ def table1(
     quick: Quick = False,
     markdown: Markdown = False,
 ) -> None:
-    """Table 1: every tuner after 10 training runs. It resumes after a kill."""
+    """Table 1: every tuner after 10 training runs. A killed command resumes."""
     from tuneloss.paper.table1 import Table1
 
     names = choose_datasets(datasets, quick)
@@ -83,10 +85,10 @@ def ablation(
     quick: Quick = False,
     markdown: Markdown = False,
     variants: Annotated[
-        list[str] | None, typer.Option("--variant", "--variants", help="Only this change. Repeat it for more.")
+        list[str] | None, typer.Option("--variant", "--variants", help="Only this change. Repeat the option for more.")
     ] = None,
 ) -> None:
-    """Which choices matter: each row changes one choice of TuneLoss in Table 1. It resumes after a kill."""
+    """Which choices matter: each row changes one choice of TuneLoss in Table 1. A killed command resumes."""
     from tuneloss.paper.ablation import Ablation
 
     names = choose_datasets(datasets, quick, small=True)
@@ -116,10 +118,10 @@ def figure2(
     markdown: Markdown = False,
     tuners: Tuners = None,
 ) -> None:
-    """Figure 2: test log loss and error by the number of training runs. It resumes after a kill.
+    """Figure 2: test log loss and error by the number of training runs. A killed command resumes.
 
-    By default each tuner has 100 runs, random search 500, and GP-EI-MCMC 50 in at most 5 repeats. Set another number by
-    --tuner NAME:RUNS.
+    By default, each tuner has 100 runs, except random search with 500, and GP-EI-MCMC with 50 in at most 5 repeats. Use
+    --tuner NAME:RUNS for another number.
     """
     from tuneloss.paper.figure2 import Figure2
 
@@ -141,7 +143,7 @@ def figure3(
     quick: Quick = False,
     markdown: Markdown = False,
 ) -> None:
-    """Figure 3: a regularizer learned inside one training run. It resumes after a kill. It needs the torch extra."""
+    """Figure 3: a regularizer learned inside one training run. A killed command resumes. The torch extra is needed."""
     from tuneloss.paper.figure3 import Figure3
 
     make_folder(out)
@@ -152,9 +154,10 @@ def figure3(
 
 
 def choose_datasets(names: list[str] | None, quick: bool, *, small: bool = False) -> list[str]:
-    """Return the data sets named, each once; by default the paper's four, or the small two of them.
+    """Return the names of the data sets, each once.
 
-    A quick command, and one without features files, runs on digits by default.
+    By default, these are the paper's four, or with `small` the smaller two of them. A quick command, and a command
+    without features files, runs on digits by default.
     """
     from tuneloss.paper.datasets import DIGITS
     from tuneloss.paper.table1 import LARGE, SMALL
@@ -170,14 +173,14 @@ def choose_datasets(names: list[str] | None, quick: bool, *, small: bool = False
 
 
 def make_experiment(kind: type[AnyExperiment], quick: bool, **options: Any) -> AnyExperiment:
-    """Build an experiment from the options that are not None; the other fields have their quick or usual values."""
+    """Build an experiment from the options that are not None. Other fields keep their quick or usual values."""
     chosen = {name: value for name, value in options.items() if value is not None}
     with stoppable():
         return kind(**((kind.QUICK if quick else {}) | chosen))
 
 
 def run(experiment: Experiment, folder: Path, jobs: int | None, quick: bool) -> list[Record]:
-    """Run the units that are not in the folder yet, with a progress bar; return all records."""
+    """Run the units whose records the folder lacks, with a progress bar, and return all records."""
     from tuneloss.paper.experiment import Results, run_experiment
 
     units, results, ran = experiment.units(), Results(folder, quick), []
@@ -190,35 +193,29 @@ def run(experiment: Experiment, folder: Path, jobs: int | None, quick: bool) -> 
         records = run_experiment(experiment, results, jobs=jobs or os.cpu_count() or 1, on_unit=on_unit)
     if not ran:
         paths = " and ".join(map(str, results.paths(units)))
-        note(f"All records are in {paths}, so nothing was run. To run everything again: --results FOLDER")
+        note(f"All records are in {paths}, so nothing was run. To run all of it again: --results OTHER_FOLDER")
     return records
 
 
 def show_experiment(
     experiment: Experiment, records: list[Record], *, markdown: bool = False, out: Path | None = None
 ) -> None:
-    """Print the tables of an experiment; save its figure, if it has one, as PNG and SVG."""
+    """Print the tables of an experiment, and save its figure, if it has one, as PNG and SVG."""
     with stoppable():
-        for one in experiment.tables(records):
-            print_table(one, markdown=markdown)
+        for table in experiment.tables(records):
+            print_table(table, markdown=markdown)
     figure = experiment.figure(records)
     if figure is not None and out is not None:
         save_figure(figure, out, experiment.NAME)
 
 
-def print_table(content: Table, *, markdown: bool = False) -> None:
-    """Print a table between its title and its note; a marked row is bold."""
-    if content.title:
-        console.print(content.title)
-    if markdown:
-        show(content.header, content.rows, markdown=True)
-    else:
-        printed = table(*content.header)
-        for i, row in enumerate(content.rows):
-            printed.add_row(*row, style="bold" if i == content.marked else None)
-        console.print(printed)
-    if content.note:
-        console.print(content.note, soft_wrap=True)
+def print_table(table: Table, *, markdown: bool = False) -> None:
+    """Print a table between its title and its note. A marked row is bold."""
+    if table.title:
+        console.print(table.title)
+    show(table.header, table.rows, markdown=markdown, marked=table.marked)
+    if table.note:
+        console.print(table.note, soft_wrap=True)
 
 
 def save_figure(figure: Figure, out: Path, name: str) -> None:
@@ -231,7 +228,7 @@ def save_figure(figure: Figure, out: Path, name: str) -> None:
 
 
 def warn_of_differences(datasets: list[str]) -> None:
-    """Say in which respects the numbers are not those of the paper, if it has these data sets."""
+    """Warn that numbers on the paper's data sets differ from the paper's, and say why."""
     from tuneloss.paper.table1 import PAPER
 
     if set(datasets) & set(PAPER):

@@ -1,4 +1,4 @@
-"""`tuneloss predict`: the predictions of a saved model for a table."""
+"""`tuneloss predict`: predict the classes of a table's rows with a saved model."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuneloss.cli.arguments import DataArgument, MaxGb
 from tuneloss.cli.console import console, put
+from tuneloss.cli.fit import DataArgument, MaxGb
 from tuneloss.cli.guards import check_apart, stoppable, writing
 from tuneloss.data import read_inputs
 from tuneloss.files import write_whole
@@ -48,12 +48,14 @@ def predict(
 
 
 def _csv_lines(saved: SavedModel, probabilities: Array) -> Iterator[str]:
+    """Yield the lines of the CSV file: a header, then one line per row."""
     yield _csv_line(["predicted", *(f"p({label})" for label in saved.classes)])
     for row in probabilities:
         yield _csv_line([saved.classes[int(row.argmax())], *(f"{p:.6g}" for p in row)])
 
 
 def _csv_line(cells: Sequence[object]) -> str:
+    """Return cells as one line of CSV."""
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerow(cells)
     return buffer.getvalue()

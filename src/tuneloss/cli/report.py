@@ -1,4 +1,4 @@
-"""`tuneloss report`: a page from a journal."""
+"""`tuneloss report`: write a page about a journal."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def report(
 
 
 def _check_file(run: Path) -> None:
-    """Raise if this is a folder, and name the journal in it if there is one."""
+    """Raise if RUN is a folder. The message names the journal in the folder, if there is one."""
     if run.is_dir():
         journal = run / "runs.jsonl"
         advice = f"Name the journal in it: {journal}" if journal.is_file() else "Name a file."

@@ -1,12 +1,12 @@
 """Convex piecewise-linear functions as weighted sums of hinges, in NumPy. This room is private.
 
-Whatever has the size of the knots is computed here for every framework. What has the size of a model's parameters is
-computed here for NumPy arrays, and in `tuneloss.torch.terms.hinges` for tensors.
+Arrays with one entry per knot are computed here for every framework. Arrays with one entry per model parameter are
+computed here for NumPy, and in `tuneloss.torch.terms.hinges` for tensors.
 
-bins.py      bins between and at knots; values and Gram matrices of hinges; the names of their weights
+bins.py      bins between and at knots; values, Gram matrices and names of hinges
 function.py  PiecewiseLinear: slopes, intercepts, values, curve, proximal step
 knots.py     where to put knots
-lookup.py    the bin of each of many numbers, compiled; the only file that needs numba, so import it only where used
+lookup.py    compiled lookup of bins; the only file that needs numba, so import it only where it is used
 """
 
 from tuneloss.hinges.bins import (

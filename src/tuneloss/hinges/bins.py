@@ -1,4 +1,4 @@
-"""Bins between and at knots, and what the hinges at these knots have in each bin.
+"""Bins between and at knots, and the values, gradients and Gram matrices of the hinges at these knots.
 
 Knots ``a_0 < ... < a_(p-1)`` cut the line into ``2p + 1`` bins. Bin ``2j`` lies strictly between knots ``j - 1`` and
 ``j``; bin ``2j + 1`` is knot ``j`` itself. There are ``2p`` hinges, in this order everywhere::
@@ -6,8 +6,8 @@ Knots ``a_0 < ... < a_(p-1)`` cut the line into ``2p + 1`` bins. Bin ``2j`` lies
     right_j(x) = max(x - a_j, 0)      j = 0 ... p - 1
     left_j(x)  = max(a_j - x, 0)      j = 0 ... p - 1
 
-Each hinge is linear in each bin. So values, gradients and Gram matrices of hinges come from counts and sums per bin,
-and the n x 2p Jacobian of n numbers is never formed.
+Each hinge is linear in each bin. So values, gradients and Gram matrices of hinges are computed from counts and sums per
+bin, and the n x 2p Jacobian of n numbers is never formed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Bins = NDArray[np.intp]
 
 
 def hinge_names(p: int) -> list[str]:
-    """Name the weights of the hinges at p knots, in their order.
+    """Return the names of the weights of the hinges at p knots, in their order.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def bin_sums(bins: Bins, values: Array, p: int) -> Array:
 
 
 def hinge_matrix(p: int) -> Array:
-    """Return the gradient of each hinge in each bin, (2p, 2p + 1). At its own knot a hinge has gradient 0.
+    """Return the gradient of each hinge in each bin, (2p, 2p + 1). At its knot, a hinge has gradient 0.
 
     Examples
     --------
@@ -85,8 +85,9 @@ def hinge_values(counts: Array, sums: Array, knots: Array) -> Array:
     Parameters
     ----------
     counts, sums : (2p + 1,) array
-        How many of the numbers are in each bin, and their sum there.
+        How many of the numbers are in each bin, and the sum of these numbers.
     knots : (p,) array
+        Increasing positions.
 
     Returns
     -------
@@ -107,7 +108,7 @@ def hinge_gram(mass: Array) -> Array:
     Parameters
     ----------
     mass : (2p + 1,) array
-        The number of entries in each bin; in a diagonal metric, the sum of the metric over each bin.
+        The number of entries in each bin. In a diagonal metric, it is the sum of the metric over each bin.
     """
     slopes = hinge_matrix(len(mass) // 2)
     return np.asarray((slopes * mass) @ slopes.T)
@@ -132,22 +133,23 @@ def values_at(x: Array, knots: Array) -> Array:
 
 
 def gram_with(columns: Array, x: Array, knots: Array, metric: Array) -> Array:
-    """Return inner products of the gradients of the hinges, and of further columns, in a diagonal metric.
+    """Return the inner products of the gradients of the hinges and of further columns, in a diagonal metric.
 
     Parameters
     ----------
     columns : (d, ...) array
         Gradients of d other terms, each of the shape of `x`.
     x : array
-        The numbers that the hinges are taken of.
+        The numbers at which the hinges are evaluated.
     knots : (p,) array
+        Increasing positions.
     metric : array
         The diagonal of the metric, of the shape of `x`.
 
     Returns
     -------
     (2p + d, 2p + d) array
-        Hinges first.
+        Hinges come first.
     """
     p, bins = len(knots), bins_of(x, knots)
     rows = columns.reshape(len(columns), -1)

@@ -13,14 +13,14 @@ from tuneloss.types import Array
 
 @dataclass(frozen=True, eq=False)
 class PiecewiseLinear:
-    """A function r that is linear between its knots, and convex where its weights are not negative (paper, app. B).
+    """A function r that is linear between its knots. It is convex if no weight is negative (paper, app. B).
 
     .. math:: r(x) = \\sum_j right_j \\max(x - a_j, 0) + left_j \\max(a_j - x, 0)
 
     Parameters
     ----------
     knots : (p,) array
-        Where the slope changes: finite and increasing.
+        Positions where the slope changes, finite and increasing.
     right, left : (p,) array
         The weights of the hinges to the right and to the left of each knot.
 
@@ -47,19 +47,27 @@ class PiecewiseLinear:
         if self.knots.ndim != 1 or not len(self.knots) or len(set(shapes)) > 1:
             raise InvalidInput(
                 "Knots, right and left must have one shape (p,), p > 0; found "
-                f"{', '.join(map(str, shapes))}. Give one of each."
+                f"{', '.join(map(str, shapes))}. Give one right and one left weight per knot."
             )
         if not (np.isfinite(self.knots).all() and (self.knots[1:] > self.knots[:-1]).all()):
             raise InvalidInput(f"Knots must be finite and increase; found {self.knots.tolist()}. Sort them.")
 
     @classmethod
     def from_weights(cls, knots: ArrayLike, weights: ArrayLike) -> PiecewiseLinear:
-        """Build r from its knots (p,) and the weights (2p,) of all hinges, in the order of `hinge_names`."""
+        """Build r.
+
+        Parameters
+        ----------
+        knots : (p,) array
+            Finite and increasing positions.
+        weights : (2p,) array
+            The weights of all hinges, in the order of `hinge_names`.
+        """
         positions, both = np.array(knots, dtype=np.float64), np.array(weights, dtype=np.float64)
         return cls(positions, *np.split(both, [len(positions)]))
 
     def scaled(self, factor: float) -> PiecewiseLinear:
-        """Multiply r by a number."""
+        """Return r multiplied by a number."""
         return PiecewiseLinear(self.knots, factor * self.right, factor * self.left)
 
     @property
@@ -76,7 +84,7 @@ class PiecewiseLinear:
     def center(self) -> float:
         """The point from which `intercepts` are measured: 0 if it lies among the knots, else a knot where r is least.
 
-        Near it r is small, so little cancels between slopes and intercepts. It is a float32.
+        Near this point r is small, so slopes and intercepts hardly cancel. Its value is that of a float32.
         """
         if self.knots[0] <= 0 <= self.knots[-1]:
             return 0.0
@@ -86,12 +94,12 @@ class PiecewiseLinear:
 
     @property
     def intercepts(self) -> Array:
-        """The values (2p + 1,) such that r(x) is ``intercepts + bin_slopes * (x - center)`` in each bin."""
+        """The values (2p + 1,) for which r(x) is ``intercepts + bin_slopes * (x - center)`` in each bin."""
         distance = self.center - self.knots
         return _over_bins(self.right * distance, self.left * distance)
 
     def __call__(self, x: Array) -> Array:
-        """Evaluate r at each entry of an array, hinge by hinge: with weights that are not negative, nothing cancels."""
+        """Evaluate r at each entry of an array, hinge by hinge, so that nothing cancels if no weight is negative."""
         total = np.zeros_like(x)
         for knot, right, left in zip(self.knots, self.right, self.left, strict=True):
             total += right * np.maximum(x - knot, 0.0) + left * np.maximum(knot - x, 0.0)
@@ -103,13 +111,13 @@ class PiecewiseLinear:
         return self.knots, values - values.min()
 
     def points(self, margin: float = 1.0) -> tuple[Array, Array]:
-        """Return points to draw lines through: the knots and one point beyond each end, and r there.
+        """Return points to draw lines through: the knots with one point beyond each end, and r there.
 
         Parameters
         ----------
         margin : float, default 1.0
-            How far beyond the ends, as a multiple of the distance between the first and the last knot. With one knot,
-            the points are at distance 1.
+            The distance of the outer points from the ends, relative to the distance between the first and the last
+            knot. With one knot, the distance is 1.
 
         Examples
         --------
@@ -123,11 +131,16 @@ class PiecewiseLinear:
     def proximal(self, v: Array, step: Array) -> Array:
         """Minimise ``r(w) + (w - v)^2 / (2 step)`` over w, entry by entry.
 
+        Parameters
+        ----------
+        v, step : array
+            Arrays of one shape; steps are positive.
+
         Notes
         -----
-        In a segment of slope s the stationary point is ``v - step * s``. The minimum lies in the last segment whose
-        stationary point is beyond the segment's lower end; it is at the upper end if the point is beyond that too. So a
-        minimum at a knot is exactly the knot.
+        In a segment of slope s, the stationary point is ``v - step * s``. The minimum lies in the last segment whose
+        stationary point is above the segment's lower end. If the point is above the upper end too, the minimum is at
+        the upper end. So a minimum at a knot is exactly the knot.
 
         Examples
         --------

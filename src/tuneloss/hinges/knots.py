@@ -1,4 +1,4 @@
-"""Where to put knots: at quantiles of the numbers that a function is learned of."""
+"""Where to put the knots of a function: at quantiles of the numbers to which it is applied."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def inner_quantiles(x: Array, p: int) -> Array:
 
 
 def quantile_ranks(n: int, p: int) -> NDArray[np.int64]:
-    """Return the places, in sorted order, of p of n numbers: from the least to the greatest, evenly spread.
+    """Return p ranks among n sorted numbers, evenly spread from the least to the greatest.
 
     Examples
     --------
@@ -36,10 +36,10 @@ def quantile_ranks(n: int, p: int) -> NDArray[np.int64]:
 
 
 def increasing_knots(quantiles: Floats) -> Floats:
-    """Build as many increasing knots as there are quantiles (p,), in their dtype; p is at least 2.
+    """Return as many increasing knots as there are quantiles (p,), in their dtype; p is at least 2.
 
-    Quantiles that repeat count once, and the widest gaps are halved until there are p knots. If all quantiles equal v,
-    the knots are spread evenly over ``[v - 1, v + 1]``.
+    Equal quantiles count once, and the widest gaps are halved until there are p knots. If all quantiles equal v, the
+    knots are spread evenly over ``[v - 1, v + 1]``.
 
     Examples
     --------
@@ -48,7 +48,9 @@ def increasing_knots(quantiles: Floats) -> Floats:
     """
     p, knots = len(quantiles), np.unique(quantiles)
     if len(knots) == 1:
-        reach = max(1.0, abs(float(knots[0])) * p * float(np.finfo(knots.dtype).eps))  # a few digits, if 1 is too few
+        reach = max(
+            1.0, abs(float(knots[0])) * p * float(np.finfo(knots.dtype).eps)
+        )  # wider if v is so large that 1 is lost in rounding
         return (knots.astype(np.float64) + np.linspace(-reach, reach, p)).astype(knots.dtype)
     while len(knots) < p:
         knots = _with_one_more(knots)
@@ -56,7 +58,7 @@ def increasing_knots(quantiles: Floats) -> Floats:
 
 
 def _with_one_more(knots: Floats) -> Floats:
-    """Add the middle of the widest gap; if no number lies inside that gap, the next number after the last knot."""
+    """Add the middle of the widest gap or, if no number lies inside that gap, the next number after the last knot."""
     with np.errstate(over="ignore"):
         j = int(np.diff(knots).argmax())
         middle = knots[j] + (knots[j + 1] - knots[j]) / 2

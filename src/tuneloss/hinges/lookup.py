@@ -1,7 +1,7 @@
-"""Where among a few knots each of many numbers lies, compiled by numba: mostly without a search.
+"""Compiled lookup of the bins of many numbers among a few knots, mostly without a search.
 
-Bins are those of `tuneloss.hinges.bins`. An even grid of cells is laid over the knots. A cell without a knot lies
-in one bin, which a table gives. Only numbers whose cell holds a knot are searched for among the knots.
+Bins are those of `tuneloss.hinges.bins`. An even grid of cells is laid over the knots. A cell without a knot lies in
+one bin, which a table names. Only a number whose cell holds a knot needs a search among the knots.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numba import njit
 from numba.core.caching import FunctionCache
 from numpy.typing import NDArray
 
-# Cells over the knots. More cells: fewer numbers share one with a knot. Fewer cells: the table stays in the L1 cache.
+# Number of cells. With more cells, fewer numbers need a search. With fewer cells, the table stays in the L1 cache.
 CELLS = 2**13
 ONE = np.float32(1)
 
@@ -25,7 +25,7 @@ Knots = NDArray[np.floating[Any]]  # float32 or float64
 
 
 class _ForgivingCache(FunctionCache):
-    """Compiled code on disk. If it cannot be saved, as on a full disk, it is compiled again in the next process."""
+    """A cache of compiled code on disk. Code that cannot be saved is compiled again in the next process."""
 
     def save_overload(self, sig: object, data: object) -> None:
         with suppress(OSError):
@@ -38,10 +38,10 @@ def compiled(function: F, fastmath: frozenset[str] = frozenset()) -> F:
     Parameters
     ----------
     function : callable
-        Within it, 1 / 0 is infinity.
+        The function. Within it, 1 / 0 is infinity.
     fastmath : frozenset of str, default empty
-        LLVM's names of what may be rounded otherwise than written. By default nothing may, so that a number has the
-        same cell wherever it is looked up.
+        LLVM's names of the optimizations that may change rounding. By default there are none, so that a number has the
+        same cell in every function that looks it up.
     """
     dispatcher: Any = njit(error_model="numpy", nogil=True, fastmath=set(fastmath))(function)
     with suppress(RuntimeError):  # no folder can be written to
@@ -51,13 +51,14 @@ def compiled(function: F, fastmath: frozenset[str] = frozenset()) -> F:
 
 @dataclass(frozen=True)
 class Cells:
-    """Even cells over increasing knots; the first and the last cell are for numbers outside of the knots.
+    """Even cells over increasing knots. The first and the last cell are for numbers outside of the knots.
 
     Parameters
     ----------
     knots : (p,) array
+        Finite and increasing positions.
     first, scale : float32
-        The place of a number among the cells is ``(x - first) * scale + 1``.
+        A number x lies in cell ``(x - first) * scale + 1``, rounded down.
     bins : (CELLS,) array of int32
         The bin of each cell; -1 if the cell holds a knot.
     """
@@ -82,7 +83,7 @@ def make_cells(knots: Knots) -> Cells:
 def cell_of(x: np.float32, first: np.float32, scale: np.float32, last: int) -> np.uint32:
     """Return the cell of a number: 0 below the first knot and for NaN, `last` far above the last knot.
 
-    Rounding never swaps the order of two numbers.
+    Rounding never swaps the order of two numbers' cells.
     """
     place = (x - first) * scale + ONE
     if place >= np.float32(last):
@@ -92,7 +93,7 @@ def cell_of(x: np.float32, first: np.float32, scale: np.float32, last: int) -> n
 
 @compiled
 def searched_bin(x: np.float32, knots: Knots) -> int:
-    """Return the bin, 0 to 2p, of one number, by search."""
+    """Return the bin, 0 to 2p, of one number by a search."""
     j = int(np.searchsorted(knots, x))
     return 2 * j + 1 if j < len(knots) and x == knots[j] else 2 * j
 

@@ -30,12 +30,22 @@ if TYPE_CHECKING:
 
 __all__ = ["TuneLossSampler"]
 
-PATIENCE = 3  # learned trials without a gain, after which the fallback samples the weights
-KEY = "tuneloss"  # names the user attribute with the observation, and the system attribute with the proposal
+PATIENCE = 3  # learned trials without a gain after which the fallback samples the weights
+KEY = "tuneloss"  # name of the user attribute with the observation, and of the system attribute with the proposal
 
 
 class Outcome(NamedTuple):
-    """When a trial began and ended, its error or metric, and whether its weights were learned."""
+    """The outcome of a trial.
+
+    Parameters
+    ----------
+    began, ended : datetime
+        When the trial began and ended.
+    score : float
+        Its metric, or else its error.
+    is_learned : bool
+        Whether its weights were learned.
+    """
 
     began: datetime
     ended: datetime
@@ -45,19 +55,19 @@ class Outcome(NamedTuple):
 
 @dataclass
 class StudyState:
-    """What the sampler has taken in of one study.
+    """What the sampler knows of one study.
 
     Parameters
     ----------
     tuner : LossTuner
-        It was told all trials that have ended.
+        A tuner that was told the outcomes of all ended trials.
     outcomes : list of Outcome
         The trials with an observation.
     taken : list of (k,) arrays
         Weights that must not be proposed again.
     n_trials : int
-        How many trials were taken in.
-    last : tuple
+        The number of ended trials that were processed.
+    last : (datetime, int) tuple
         When the last of them ended, and its number.
     """
 
@@ -68,7 +78,7 @@ class StudyState:
     last: tuple[datetime, int] = (datetime.min, -1)
 
     def ask(self, in_use: Sequence[Array], n_unknown: int) -> Proposal:
-        """Return the next weights, while others are in use and `n_unknown` trials are about to ask for theirs."""
+        """Return the next weights, apart from weights in use and from those of `n_unknown` trials about to ask."""
         reserved: list[Array] = []
         try:
             for point in in_use:
@@ -91,23 +101,23 @@ class TuneLossSampler(BaseSampler):
         weights = {name: trial.suggest_float(name, low, high) for ...}
         trial.set_user_attr("tuneloss", observation.to_dict())
 
-    LearnLoss uses the error or metric of the observation. The value of a trial plays no part in it.
+    LearnLoss uses the error or metric of the observation, not the value of the trial.
 
-    Everything the sampler knows is in the trials of the study. So a study can be resumed, and workers and threads can
-    share it. Trials without an observation, pruned trials, and trials whose observation cannot be read teach it
-    nothing. It keeps away from the weights of failed trials.
+    Everything that the sampler knows is in the trials of the study. So a study can be resumed, and workers and threads
+    can share it. The sampler ignores trials without an observation, pruned trials, and trials whose observation cannot
+    be read. It keeps away from the weights of failed trials.
 
     Parameters
     ----------
     box : Box
-        The weights, by name. Pinned ones need not be suggested.
+        The allowed weights. Pinned weights need not be suggested.
     fallback : optuna.samplers.BaseSampler, optional
-        Samples all parameters that are not weights; ``TPESampler()`` by default. If it is given, it also samples the
-        weights when LearnLoss repeats itself, or when three trials with learned weights brought no gain, until it finds
-        a better model to learn from. If it is not given, or the box is a simplex, a point near the repeated one is
-        tried instead.
+        The sampler of all parameters that are not weights; ``TPESampler()`` by default. A sampler that you pass also
+        samples the weights when LearnLoss repeats itself, or when three trials with learned weights brought no gain,
+        until it finds a better model to learn from. Without one, or if the box is a simplex, a point near the repeated
+        one is tried instead.
     seed : int, optional
-        The seed of all random numbers.
+        The seed of all random numbers; a random one by default.
 
     Examples
     --------
@@ -199,7 +209,7 @@ class TuneLossSampler(BaseSampler):
     def _point(self, study: Study, trial: FrozenTrial) -> Array | None:
         """Return the weights (k,) of this trial, the same at each call; None if the fallback is to sample them.
 
-        They are kept in a system attribute of the trial, where other workers see that it has taken them.
+        They are stored in a system attribute of the trial, where other workers see that the trial uses them.
         """
         with self._lock:
             attributes = study._storage.get_trial(trial._trial_id).system_attrs
@@ -225,7 +235,7 @@ class TuneLossSampler(BaseSampler):
         return None if self._fallback_takes_over else Proposal(nearby(self.box, proposal.point, rng), proposal.form)
 
     def _state_of(self, study: Study, trials: Sequence[FrozenTrial]) -> StudyState:
-        """Return the state of the study after taking in all trials that have ended, in the order in which they did."""
+        """Return the state of the study after telling the tuner all ended trials, in the order of their ends."""
         state = self._studies.get(study)
         ended = {
             (other.datetime_complete, other.number): other
@@ -244,7 +254,7 @@ class TuneLossSampler(BaseSampler):
         return state
 
     def _take_in(self, state: StudyState, trial: FrozenTrial) -> None:
-        """Tell the tuner of a trial that has ended."""
+        """Add a trial that has ended to the state, and tell it to the tuner."""
         point = self._weights(trial)
         observation = self._told_observation(state.tuner, trial, point)
         if observation is not None and trial.datetime_start and trial.datetime_complete:
@@ -258,7 +268,7 @@ class TuneLossSampler(BaseSampler):
             state.taken.append(point)
 
     def _told_observation(self, tuner: LossTuner, trial: FrozenTrial, point: Array | None) -> Observation | None:
-        """Tell the tuner the observation of a complete trial, and return it; None if there is none to tell."""
+        """Tell the tuner the observation of a complete trial, and return it; None if there is no observation."""
         if trial.state != TrialState.COMPLETE or KEY not in trial.user_attrs:
             return None
         try:
@@ -278,7 +288,7 @@ class TuneLossSampler(BaseSampler):
             if name in trial.params:
                 point[j] = trial.params[name]
             elif proposal is not None:
-                point[j] = proposal.point[j]  # to be suggested yet
+                point[j] = proposal.point[j]  # the trial has not suggested it yet
             elif not self.box.pinned[j]:
                 return None
         try:
@@ -287,7 +297,7 @@ class TuneLossSampler(BaseSampler):
             return None
 
     def _recorded_proposal(self, attributes: Mapping[str, Any]) -> Proposal | None:
-        """Return the proposal that a trial was given; None if it was given none, or one of another box.
+        """Return the proposal in the attributes of a trial; None if there is none, or if it belongs to another box.
 
         Studies of earlier versions hold a list of weights, without the form of the cost.
         """
@@ -315,4 +325,5 @@ def _is_about_to_ask(other: FrozenTrial, trial: FrozenTrial) -> bool:
 
 
 def _any_seed() -> int:
+    """Return a random seed."""
     return int(np.random.SeedSequence().generate_state(1)[0])

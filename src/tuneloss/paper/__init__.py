@@ -1,4 +1,4 @@
-"""The paper's experiments: what `tuneloss paper` and `tuneloss demo` run. Private, except for experiment.py.
+"""The paper's experiments, which `tuneloss paper` and `tuneloss demo` run. Only experiment.py is public.
 
 One experiment per file:
 
@@ -8,17 +8,17 @@ One experiment per file:
     figure2.py     every tuner by the number of runs
     figure3.py     a regularizer learned inside one training run
     ablation.py    which choices matter
-    demo.py        a small comparison that takes seconds; demo_page.py: its HTML page
+    demo.py        a small comparison that takes seconds; demo_page.py is its HTML page
 
 What they share:
 
-    experiment.py  Experiment, Unit, Table; run_experiment and run_units
-    results.py     files of records; parallel.py: units side by side
+    experiment.py  Experiment, Unit, Table; run_experiment, run_units and side_by_side
+    results.py     files of records
     statistics.py  best model so far, 95% intervals, paired differences
     tuner_runs.py  full training runs whose weights a tuner chooses
     online_run.py  one training run with an online tuner inside
     tuners.py      the tuners that are compared
     datasets.py    labelled examples, in three parts
     terms.py       the five terms of the loss, and what a tuner is told of a model
-    trainer.py     AdaGrad, one example per step; kernels.py, prefetch.py: its compiled loops
+    trainer.py     AdaGrad, one example per step; kernels.py: its compiled loops
 """

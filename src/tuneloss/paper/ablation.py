@@ -1,4 +1,4 @@
-"""Ablation: which choices matter. Each variant changes one choice of TuneLoss in Table 1."""
+"""Ablation: which choices of TuneLoss matter. Each variant changes one choice in Table 1."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from tuneloss.types import Array
 
 BASE, RANDOM = "tuneloss", "random"  # tuners in the records of Table 1
 FROM_TABLE1 = {BASE: "TuneLoss of Table 1", RANDOM: "random search of Table 1"}
-AFTER = (2, 3, 10)  # numbers of runs after which test log loss is shown
+AFTER = (2, 3, 10)  # numbers of runs after which the table shows test log loss
 
 
 def _tuneloss(**options: object) -> Setting:
+    """Return the setting of TuneLoss with some options."""
     return Setting(BASE, tuple(options.items()))
 
 
-# What is changed, by name, and the tuner or variant to compare it with.
+# By name: the changed setting, and the tuner or variant to compare it with.
 VARIANTS: dict[str, tuple[Setting, str]] = {
     "paper's objective": (_tuneloss(objective="paper"), BASE),
     "calibrated objective": (_tuneloss(objective="calibrated"), BASE),
@@ -59,7 +60,7 @@ class Ablation(Experiment):
     runs : int, default 10
         Training runs per variant and repeat.
     variants : sequence of str
-        Names of variants; all by default.
+        Names in `VARIANTS`; all by default.
 
     Raises
     ------
@@ -80,7 +81,7 @@ class Ablation(Experiment):
             raise InvalidInput(f"A variant must be one of {', '.join(map(repr, VARIANTS))}; found {unknown[0]!r}.")
 
     def units(self) -> list[TunerRuns]:
-        """Return the units of Table 1 to compare with, and those of the variants, repeat by repeat."""
+        """Return the units of the variants, and those of Table 1 to compare with, repeat by repeat."""
         base = [(Table1.NAME, BASE, None), (Table1.NAME, RANDOM, None)]
         changed = [(self.NAME, name, VARIANTS[name][0]) for name in dict.fromkeys(self.variants)]
         return [
@@ -104,7 +105,7 @@ class Ablation(Experiment):
 
 
 def _cells(name: str, curves: dict[str, dict[int, Array]]) -> list[str]:
-    """Test log loss after some runs, and after the last of them the difference from what it is compared with."""
+    """Return the cells of a row: test log loss after some runs, and the final difference from its comparison."""
     last = min(len(curve) for curve in curves[name].values())
     after = [str(interval([c[n - 1] for c in curves[name].values()])) if n <= last else "" for n in AFTER]
     against = VARIANTS[name][1] if name in VARIANTS else ""
@@ -114,4 +115,5 @@ def _cells(name: str, curves: dict[str, dict[int, Array]]) -> list[str]:
 
 
 def _after(runs: int, curves: dict[int, Array]) -> dict[int, float]:
+    """Return the value after some runs, by repeat, for the repeats that have so many."""
     return {repeat: float(curve[runs - 1]) for repeat, curve in curves.items() if len(curve) >= runs}

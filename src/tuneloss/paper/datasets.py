@@ -22,7 +22,7 @@ from tuneloss.types import Array
 
 Labels = NDArray[np.int64]
 DIGITS = "digits"  # name of the embedded data set
-FIXED_TRAINING = ("caltech101", "oxford_iiit_pet")  # published with a training set, which app. B keeps
+FIXED_TRAINING = ("caltech101", "oxford_iiit_pet")  # they were published with a training set, which app. B keeps
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +64,11 @@ def digits(seed: int | np.random.Generator, *, n_train: int = 100, pixel_unit: f
     Parameters
     ----------
     seed : int or numpy.random.Generator
+        Decides which examples are in which part.
     n_train : int, default 100
-        Number of training examples. By default they are so few that regularization matters.
+        Number of training examples. The default is so small that regularization matters.
     pixel_unit : float, default 2.0
-        Pixels, from 0 to 16, are centred by their training mean and divided by this. At 2 regularization matters, the
+        Pixels, from 0 to 16, are centred by their training mean and divided by this. At 2, regularization matters, the
         best weights lie inside the ranges of appendix B, and AdaGrad nearly converges.
 
     Returns
@@ -125,10 +126,15 @@ class Features:
     part: Labels
 
     def split(self, seed: int | np.random.Generator | None = None) -> Split:
-        """Return the split in the file, or with a seed a fresh split of the same sizes.
+        """Return the split of the file or, if there is a seed, a fresh split of the same sizes.
 
         A fresh split shuffles all examples. If the data set was published with a training set (caltech101 and
         oxford_iiit_pet, see app. B), the training set is kept and only the other examples are shuffled.
+
+        Parameters
+        ----------
+        seed : int or numpy.random.Generator, optional
+            Decides the fresh split.
         """
         part = self.part
         if seed is not None:
@@ -141,6 +147,11 @@ class Features:
 
 def load_features(path: str | os.PathLike[str]) -> Features:
     """Read a features file.
+
+    Parameters
+    ----------
+    path : path
+        The file.
 
     Raises
     ------
@@ -160,15 +171,15 @@ def load_features(path: str | os.PathLike[str]) -> Features:
 
 
 def _check_arrays(path: Path, x: NDArray[Any], y: NDArray[Any], part: NDArray[Any]) -> None:
-    """Raise unless the arrays fit each other and hold what they must."""
+    """Raise unless the arrays have fitting shapes, types and values."""
     if x.ndim != 2 or y.shape != part.shape or y.shape != x.shape[:1] or len(y) == 0:
         raise InvalidInput(
             f"{path} must hold features (N, D), labels (N,) and split (N,), N > 0; found shapes {x.shape}, {y.shape} "
             f"and {part.shape}."
         )
     if x.dtype.kind != "f" or y.dtype.kind not in "iu" or part.dtype.kind not in "iu":
-        found = ", ".join(str(array.dtype) for array in (x, y, part))
-        raise InvalidInput(f"{path} must hold float features and integer labels and split; found {found}.")
+        dtypes = ", ".join(str(array.dtype) for array in (x, y, part))
+        raise InvalidInput(f"{path} must hold float features and integer labels and split; found {dtypes}.")
     if not np.isfinite(x).all():
         raise InvalidInput(f"{path} must hold finite features; found {int((~np.isfinite(x)).sum())} that are not.")
     if y.min() < 0 or len(np.unique(y)) < 2:
@@ -188,6 +199,7 @@ def fresh_split(name: str, seed: int | np.random.Generator, folder: str | os.Pat
     name : str
         "digits", or the name of a features file without its suffix.
     seed : int or numpy.random.Generator
+        Decides the split.
     folder : path, optional
         Folder of features files; by default the environment variable TUNELOSS_DATA.
 
@@ -201,7 +213,7 @@ def fresh_split(name: str, seed: int | np.random.Generator, folder: str | os.Pat
     folder = folder or os.environ.get("TUNELOSS_DATA")
     if not folder:
         raise InvalidInput(
-            f"`{name}` needs a folder of features files: set TUNELOSS_DATA, or give one. "
+            f"`{name}` needs a folder of features files: set TUNELOSS_DATA, or name a folder. "
             f"`{DIGITS}` is embedded and needs none."
         )
     return _kept_features(Path(folder) / f"{name}.npz").split(seed)
@@ -209,4 +221,5 @@ def fresh_split(name: str, seed: int | np.random.Generator, folder: str | os.Pat
 
 @lru_cache(maxsize=1)
 def _kept_features(path: Path) -> Features:
+    """Read a features file, and keep the last one in memory."""
     return load_features(path)

@@ -1,4 +1,4 @@
-"""The demo: TuneLoss against random search, with the same number of runs, on softmax regression of digits."""
+"""The demo: TuneLoss and random search, with the same number of runs, on softmax regression of digits."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from tuneloss.report.colors import INK
 METHODS = {"tuneloss": "TuneLoss", "random": "random search"}  # tuners, and their labels
 MEASURES = {"validation_loss": "validation log loss", "test_loss": "test log loss", "test_error": "test error"}
 N_TRAIN = 100  # training examples: so few that regularization matters
-DRAWS = 32  # of dropout masks per observation
+DRAWS = 32  # draws of dropout masks per observation
 FREE = tuple(name for name, pinned in zip(appendix_box().names, appendix_box().pinned, strict=True) if not pinned)
 
 
 @dataclass(frozen=True)
 class Demo(Experiment):
-    """A comparison that takes seconds. Its records are not kept in a file.
+    """A comparison that takes seconds. Its records are not written to a file.
 
-    Each repeat has its own data split, first weights and training noise, all derived from `seed`. Within a repeat the
-    methods share all of these; they differ in the weights they ask for.
+    Each repeat has its own data split, first weights and training noise, all derived from `seed`. Within a repeat, the
+    methods share all of these and differ only in the weights that they propose.
 
     Parameters
     ----------
@@ -51,6 +51,7 @@ class Demo(Experiment):
     repeats : int, default 1
         Independent repeats.
     seed : int, default 0
+        Seed of all random numbers.
     epochs : int, default 100
         Epochs per run.
     pixel_unit : float, default 2.0
@@ -87,7 +88,7 @@ class Demo(Experiment):
         ]
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
-        """Return the runs of TuneLoss in the first repeat, and the final comparison."""
+        """Return two tables: the runs of TuneLoss in the first repeat, and the final comparison."""
         return [self.runs_table(records), self.final_table(records)]
 
     def runs_table(self, records: Sequence[Record]) -> Table:
@@ -99,7 +100,7 @@ class Demo(Experiment):
         return Table(("run", *FREE, *MEASURES.values()), [run_cells(run) for run in runs], title, marked=marked)
 
     def final_table(self, records: Sequence[Record]) -> Table:
-        """Build the table of all methods after their last run, and of their difference."""
+        """Build the table of all methods after their last run, with their difference."""
         rows = [
             [label, *(measure_text(name, values[name]) for name in MEASURES)]
             for label, values in final_measures(records).items()
@@ -120,7 +121,15 @@ class Demo(Experiment):
 
 @dataclass(frozen=True)
 class DemoRuns(TunerRuns):
-    """One repeat of one method; its seeds come from the seed of the demo."""
+    """One repeat of one method of the demo.
+
+    Parameters
+    ----------
+    seed : int, default 0
+        The seed of the demo, from which all seeds of the repeat are derived.
+    pixel_unit : float, default 2.0
+        See `tuneloss.paper.datasets.digits`.
+    """
 
     seed: int = 0
     pixel_unit: float = 2.0
@@ -128,7 +137,7 @@ class DemoRuns(TunerRuns):
     def seeds(self) -> Seeds:
         """Return the seeds of this repeat.
 
-        Random search has the seed of the first weights, so that its own first draw is what TuneLoss starts with.
+        Random search has the seed of the first weights, so that both methods start with the same weights.
         """
         seeds = np.random.SeedSequence(self.seed).spawn(self.repeat + 1)[self.repeat]
         split, masks, first, tuner, training = seeds.spawn(5)
@@ -161,7 +170,7 @@ def measure_text(name: str, value: Interval) -> str:
 
 
 def run_cells(run: Record) -> list[str]:
-    """Format a run: its number, its free weights, validation and test log loss, test error."""
+    """Return the cells of a run: its number, free weights, validation log loss, test log loss and test error."""
     number, weights = str(run["run"] + 1), [f"{run['weights'][name]:.3g}" for name in FREE]
     if run.get("failed"):
         return [number, *weights, f"failed: {run['failed']}", "", ""]
@@ -170,17 +179,17 @@ def run_cells(run: Record) -> list[str]:
 
 
 def draw_measure(axes: Axes, records: Sequence[Record], measure: str) -> None:
-    """Draw a measure of the best model so far by run: mean of each method, with its 95% interval as a band."""
+    """Draw a measure of the best model so far, by run: the mean of each method, with its 95% interval as a band."""
     curves = {name: curve(method_records(records, name), measure) for name in METHODS}
-    for name, one in curves.items():
-        runs = np.arange(1, len(one.mean) + 1)
-        axes.plot(runs, one.mean, color=COLORS[name], marker="o", markersize=4, linewidth=2, label=METHODS[name])
-        if one.repeats > 1:
-            low, high = one.mean - one.half, one.mean + one.half
+    for name, drawn in curves.items():
+        runs = np.arange(1, len(drawn.mean) + 1)
+        axes.plot(runs, drawn.mean, color=COLORS[name], marker="o", markersize=4, linewidth=2, label=METHODS[name])
+        if drawn.repeats > 1:
+            low, high = drawn.mean - drawn.half, drawn.mean + drawn.half
             axes.fill_between(runs, low, high, color=COLORS[name], alpha=0.22, linewidth=0)
     axes.set(xlabel="training runs", ylabel=MEASURES[measure])
     axes.xaxis.set_major_locator(whole_numbers())
-    if any(np.isfinite(one.mean).any() for one in curves.values()):  # a logarithmic axis needs a number
+    if any(np.isfinite(drawn.mean).any() for drawn in curves.values()):  # a logarithmic axis needs a number
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 6, 8)))
         axes.yaxis.set_minor_locator(NullLocator())

@@ -1,4 +1,4 @@
-"""The HTML page about a demo: words, tables, curves, and weights against the box."""
+"""The HTML page about a demo: its result in words, tables, curves, and the weights within the box."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tuneloss.report import html, pictures
 from tuneloss.report.axes import WeightRange, draw_weight, panel
 from tuneloss.tuning.sampling import ranges
 
-AT_BOUND = 1e-3  # how near to a bound a weight is said to be at it: relative to the bound, or to a linear range
+AT_BOUND = 1e-3  # a weight this near to a bound is at the bound; relative to the bound, or to a linear range
 
 
-@np.errstate(all="ignore")  # extreme numbers are left out of figures, in words
+@np.errstate(all="ignore")  # figures with extreme numbers are replaced by a sentence
 def write_page(demo: Demo, records: Sequence[Record], folder: Path) -> Path:
-    """Write report.html and demo.png, the figure of the demo, to a folder; return the path of the page."""
+    """Write report.html and demo.png, the figure of the demo, to a folder, and return the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
     pictures.save(demo.figure(records), folder / "demo.png")
     path = folder / "report.html"
@@ -61,7 +61,7 @@ def page(demo: Demo, records: Sequence[Record]) -> str:
 
 
 def words(demo: Demo, records: Sequence[Record]) -> list[str]:
-    """Say what was learned, in plain sentences: the result, then where the best weights lie in the box."""
+    """Say what was learned: first the result, then where the best weights lie in the box."""
     first, second = METHODS.values()
     final = final_measures(records)
     loss, error = (measure_text(name, final[first][name]) for name in ("test_loss", "test_error"))
@@ -79,6 +79,7 @@ def words(demo: Demo, records: Sequence[Record]) -> list[str]:
 
 
 def _verdict(difference: Interval) -> str:
+    """Say which method is better, and whether chance explains it."""
     first, second = METHODS.values()
     if math.isnan(difference.half):
         side = "below" if difference.mean < 0 else "above"
@@ -90,6 +91,7 @@ def _verdict(difference: Interval) -> str:
 
 
 def _place(value: float, weight: WeightRange) -> str:
+    """Format a weight, and say whether it is at a bound."""
     size = 0.0 if weight.log else weight.upper - weight.lower
     for bound, side in ((weight.lower, "lower"), (weight.upper, "upper")):
         if abs(value - bound) <= AT_BOUND * max(abs(bound), size):
@@ -121,6 +123,7 @@ def measure_figure(records: Sequence[Record], measure: str) -> Figure:
 
 
 def _curves(demo: Demo, records: Sequence[Record]) -> list[tuple[str, str]]:
+    """Draw each measure by run, with a caption."""
     band = " Bands: 95% interval of the mean over repeats." if demo.repeats > 1 else ""
     return [
         (
@@ -132,6 +135,7 @@ def _curves(demo: Demo, records: Sequence[Record]) -> list[tuple[str, str]]:
 
 
 def _weights(demo: Demo, records: Sequence[Record]) -> list[tuple[str, str]]:
+    """Draw each free weight over the runs, with a caption."""
     first, second = METHODS.values()
     line = f"{first}, median of repeats" if demo.repeats > 1 else first
     drawings = []
@@ -144,12 +148,14 @@ def _weights(demo: Demo, records: Sequence[Record]) -> list[tuple[str, str]]:
 
 
 def _final_table(demo: Demo, records: Sequence[Record]) -> str:
+    """Return the final comparison as HTML."""
     over = f", mean ± 95% interval over {demo.repeats} repeats" if demo.repeats > 1 else ""
     caption = f"After {demo.runs} runs, the model of least validation log loss{over}."
     return html.table(("method", *MEASURES.values()), demo.final_table(records).rows, caption=caption)
 
 
 def _runs_table(demo: Demo, records: Sequence[Record]) -> str:
+    """Return the runs of TuneLoss as HTML."""
     of = f" of repeat 1 of {demo.repeats}" if demo.repeats > 1 else ""
     table: Table = demo.runs_table(records)
     caption = f"Runs{of}; the one of least validation log loss is marked."

@@ -1,23 +1,23 @@
-"""What all experiments share: units of work that give records, and tables and figures made from records."""
+"""What all experiments share: units of work that yield records, and tables and figures made from records."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from tuneloss.errors import InvalidInput
 from tuneloss.paper.datasets import DIGITS
-from tuneloss.paper.parallel import side_by_side
 from tuneloss.paper.results import Append, Record, read_records, writing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 OnUnit = Callable[[int, "Unit | None"], object]
-Found = dict[tuple[Hashable, ...], list[Record]]
+RecordsByKey = dict[tuple[Hashable, ...], list[Record]]
 
 
 class Unit(Protocol):
@@ -25,11 +25,11 @@ class Unit(Protocol):
 
     @property
     def key(self) -> Record:
-        """Fields that all records of this unit have, with their values; no two units have the same."""
+        """The fields that all records of this unit share, with their values. No two units have the same key."""
 
     @property
     def n_records(self) -> int:
-        """How many records it gives."""
+        """The number of records that it yields."""
 
     def run(self) -> Iterable[Record]:
         """Run it and return its records, each with the fields of `key`."""
@@ -42,13 +42,15 @@ class Table:
     Parameters
     ----------
     header : sequence of str
+        The titles of the columns.
     rows : sequence of sequences of str
+        The cells of each row.
     title : str
-        A line to print above it.
+        A line to print above the table; none by default.
     note : str
-        A line to print below it.
+        A line to print below the table; none by default.
     marked : int, optional
-        Index of a row that stands out.
+        The index of a row to highlight.
     """
 
     header: Sequence[str]
@@ -59,18 +61,18 @@ class Table:
 
 
 class Experiment(ABC):
-    """A table or figure of the paper: what must be run for it, and what is shown of the records.
+    """A table or figure of the paper: the units to run, and what is made from their records.
 
     Subclasses are dataclasses whose fields are the sizes of the experiment.
 
     Attributes
     ----------
     NAME : str
-        Name of its command and of its file of records.
+        The name of its command and of its file of records.
     BESIDE : tuple of str
-        Other experiments whose records it shows if they are there.
+        Other experiments whose records it shows too, if they exist.
     QUICK : dict
-        Fields of a run that takes at most two minutes.
+        The fields of a run that takes at most two minutes.
     """
 
     NAME: ClassVar[str]
@@ -78,12 +80,12 @@ class Experiment(ABC):
     QUICK: ClassVar[dict[str, int]] = {}
 
     def units(self) -> Sequence[Unit]:
-        """Return what must be run, in this order; nothing by default."""
+        """Return the units to run, in this order; none by default."""
         return []
 
     @abstractmethod
     def tables(self, records: Sequence[Record]) -> list[Table]:
-        """Return the tables to show."""
+        """Return the tables to show, made from records."""
 
     def figure(self, records: Sequence[Record]) -> Figure | None:
         """Return the figure to save, if there is one."""
@@ -97,15 +99,16 @@ class Results:
     Parameters
     ----------
     folder : Path
+        The folder.
     quick : bool, default False
-        Whether the experiments are quick ones, which have files of their own.
+        Whether the experiments are quick. Quick experiments have separate files.
     """
 
     folder: Path
     quick: bool = False
 
     def path(self, experiment: str, datasets: Iterable[str]) -> Path:
-        """Return the file of an experiment. Quick runs, and runs on digits alone, are kept apart from the others."""
+        """Return the file of an experiment. Quick runs, and runs on digits alone, have separate files."""
         apart = "-quick" if self.quick else "-digits" if set(datasets) == {DIGITS} else ""
         return self.folder / f"{experiment}{apart}.jsonl"
 
@@ -120,53 +123,56 @@ class Results:
 def run_experiment(
     experiment: Experiment, results: Results, *, jobs: int = 1, on_unit: OnUnit = lambda done, unit: None
 ) -> list[Record]:
-    """Run what the results do not have yet, and return all records that the experiment shows.
+    """Run the units whose records are missing, and return all records that the experiment shows.
 
     Parameters
     ----------
     experiment : Experiment
+        The experiment.
     results : Results
-        Where the records are and will be.
+        The files of records, which are read and extended.
     jobs : int, default 1
         Number of units to run at once.
     on_unit : callable
-        Called with the number of units done and the last of them. The unit is None for units that were already done.
+        Called as ``on_unit(done, unit)`` with the number of units done and the last of them. The unit is None for units
+        that were done before.
 
     Returns
     -------
     list of dict
-        The records of all units, and those of the experiments in `BESIDE` that are there.
+        The records of all units, and those of the experiments in `BESIDE` that exist.
     """
     records, units, before = list[Record](), experiment.units(), 0
+
+    def on_unit_of_group(done: int, unit: Unit | None) -> None:
+        on_unit(before + done, unit)
+
     for path, group in results.paths(units).items():
-        records += run_units(group, path, jobs=jobs, on_unit=_counting_from(before, on_unit))
+        records += run_units(group, path, jobs=jobs, on_unit=on_unit_of_group)
         before += len(group)
     datasets = {unit.key["dataset"] for unit in units}
     return records + [record for name in experiment.BESIDE for record in read_records(results.path(name, datasets))]
 
 
-def _counting_from(before: int, on_unit: OnUnit) -> OnUnit:
-    return lambda done, unit: on_unit(before + done, unit)
-
-
 def run_units(
     units: Sequence[Unit], path: Path | None = None, *, jobs: int = 1, on_unit: OnUnit = lambda done, unit: None
 ) -> list[Record]:
-    """Run units side by side; those of which the file has enough records are not run again.
+    """Run units side by side, except those whose records are all in the file.
 
-    All records of a unit are appended to the file together. If a shorter version of the unit is in the file, only the
-    further records are appended.
+    The records of a unit are appended to the file together. If the file has the records of a shorter version of the
+    unit, only the further records are appended.
 
     Parameters
     ----------
     units : sequence of Unit
-        Their keys must have the same fields.
+        The units. Their keys must have the same fields.
     path : Path, optional
-        A file of JSON lines; without it nothing is written.
+        A file of JSON lines. Without it, nothing is written.
     jobs : int, default 1
-        Number of units to run at once, on this machine or on a cluster (see parallel.py).
+        Number of units to run at once, on this machine or on a cluster (see `side_by_side`).
     on_unit : callable
-        Called with the number of units done and the last of them; first with those in the file, and None.
+        Called as ``on_unit(done, unit)`` with the number of units done and the last of them; first with the number of
+        units in the file, and None.
 
     Returns
     -------
@@ -175,55 +181,74 @@ def run_units(
     """
     if len({_key(unit) for unit in units}) < len(units):
         raise InvalidInput(f"Units must have different keys; found {[unit.key for unit in units]}.")
-    found = _read(path, units)
-    missing = _missing(units, found)
+    records = _read(path, units)
+    missing = _missing(units, records)
     on_unit(len(units) - len(missing), None)
-    if path is None:
-        _run_missing(units, found, jobs, on_unit)
-    elif missing:
-        with writing(path) as append:
-            found = _read(path, units)  # another process may have written since
-            _run_missing(units, found, jobs, on_unit, append)
-    return [record for unit in units for record in found[_key(unit)][: unit.n_records]]
+    if missing:
+        opened: AbstractContextManager[Append] = nullcontext(lambda new: None) if path is None else writing(path)
+        with opened as append:
+            records = _read(path, units)  # another process may have written since
+            missing = _missing(units, records)
+            n_before = len(units) - len(missing)
+            for done, (unit, new) in enumerate(side_by_side(missing, jobs), start=n_before + 1):
+                append(new[len(records.get(_key(unit), [])) :])
+                records[_key(unit)] = new
+                on_unit(done, unit)
+    return [record for unit in units for record in records[_key(unit)][: unit.n_records]]
 
 
-def _run_missing(
-    units: Sequence[Unit], found: Found, jobs: int, on_unit: OnUnit, append: Append = lambda records: None
-) -> None:
-    """Run what is missing, append its new records, and put all of them into `found`."""
-    missing = _missing(units, found)
-    done = len(units) - len(missing)
-    for unit, records in side_by_side(_run_one, [(unit,) for unit in missing], jobs):
-        key = _key(unit)
-        append(records[len(found.get(key, [])) :])
-        found[key] = records
-        done += 1
-        on_unit(done, unit)
+def side_by_side(units: Sequence[Unit], jobs: int) -> Iterator[tuple[Unit, list[Record]]]:
+    """Run units at once, and yield each with its records as it ends.
+
+    joblib runs the units, and `joblib.parallel_config` gives them to another backend, such as a Ray or Dask cluster. A
+    backend that returns nothing before all units have ended gets as many units at a time as it runs at once.
+
+    Parameters
+    ----------
+    units : sequence of Unit
+        The units.
+    jobs : int
+        Number of units to run at once.
+    """
+    import joblib
+
+    calls = [joblib.delayed(_run_one)(unit) for unit in units]
+    try:
+        parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
+    except ValueError:  # this backend returns lists only
+        at_once = max(1, joblib.effective_n_jobs(jobs))
+        for start in range(0, len(calls), at_once):
+            yield from joblib.Parallel(n_jobs=jobs)(calls[start : start + at_once])
+    else:
+        yield from parallel(calls)
 
 
 def _run_one(unit: Unit) -> tuple[Unit, list[Record]]:
+    """Run a unit in this process."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):  # units share the cores
         return unit, list(unit.run())
 
 
-def _missing(units: Sequence[Unit], found: Found) -> list[Unit]:
-    return [unit for unit in units if len(found.get(_key(unit), [])) < unit.n_records]
+def _missing(units: Sequence[Unit], records: RecordsByKey) -> list[Unit]:
+    """Return the units that do not have all of their records yet."""
+    return [unit for unit in units if len(records.get(_key(unit), [])) < unit.n_records]
 
 
 def _key(unit: Unit) -> tuple[Hashable, ...]:
+    """Return the key of a unit as a tuple of its values."""
     return tuple(unit.key.values())
 
 
-def _read(path: Path | None, units: Sequence[Unit]) -> Found:
+def _read(path: Path | None, units: Sequence[Unit]) -> RecordsByKey:
     """Return the records of a file, by their values for the fields of the units' keys."""
-    found: Found = {}
+    records: RecordsByKey = {}
     if path is None or not units:
-        return found
+        return records
     for number, record in enumerate(read_records(path), start=1):
         try:
-            found.setdefault(tuple(record[name] for name in units[0].key), []).append(record)
+            records.setdefault(tuple(record[name] for name in units[0].key), []).append(record)
         except KeyError as name:
             raise InvalidInput(
                 f"{path} must hold records of this experiment; line {number} has no {name}. Name another folder."
@@ -233,4 +258,4 @@ def _read(path: Path | None, units: Sequence[Unit]) -> Found:
                 f"{path} must hold records of this experiment; line {number} has another type of value ({reason}). "
                 "Name another folder."
             ) from None
-    return found
+    return records

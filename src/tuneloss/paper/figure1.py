@@ -1,7 +1,7 @@
 """Figure 1: three quadratic losses on a one-dimensional problem.
 
-Test error is piecewise linear in the model theta, and a loss must be quadratic. Five models are trained. A good loss
-has an argmin of low error, which is not the same as predicting the error of the trained models.
+A model is one number, theta. Its test error is piecewise linear in theta, and a loss must be quadratic. Five models are
+trained. A good loss has an argmin of low error. That is not the same as predicting the errors of the trained models.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ class Quadratic:
     Parameters
     ----------
     name : str
+        Name of the loss.
     coefficients : (3,) array
-        Of theta^2, theta and 1, in units of error.
+        The coefficients of theta^2, theta and 1, in units of error.
     argmin : float
         The theta of least loss.
     error : float
@@ -63,7 +64,17 @@ class Quadratic:
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """The trained models with their errors, the best of them, and the three losses."""
+    """The trained models and the three losses fitted to them.
+
+    Parameters
+    ----------
+    trained, errors : (m,) array
+        The trained models and their errors.
+    best, best_error : float
+        The model of least error, and that error.
+    losses : tuple of Quadratic
+        The three losses.
+    """
 
     trained: Array
     errors: Array
@@ -73,23 +84,22 @@ class Fits:
 
 
 def error_at(theta: Array | float) -> Array:
-    """Return the error of models, which is linear between the knots."""
+    """Return the errors of models; the error is linear between the knots."""
     return np.asarray(np.interp(theta, KNOTS[:, 0], KNOTS[:, 1]))
 
 
 def slope_at(theta: Array) -> Array:
-    """Return the derivative of the error; at a knot, that from the right."""
+    """Return the derivative of the error; at a knot, the derivative from the right."""
     slopes = np.diff(KNOTS[:, 1]) / np.diff(KNOTS[:, 0])
     piece = np.searchsorted(KNOTS[:, 0], theta, side="right") - 1
     return np.asarray(slopes[np.clip(piece, 0, len(slopes) - 1)])
 
 
 def fit_losses(trained: Array = TRAINED) -> Fits:
-    """Fit the three losses to the models that were trained.
+    """Fit the three losses to the trained models.
 
-    (a) is the least squares fit of the error over the trained models. (b) is the squared distance to the best of them.
-    (c) is the answer of LearnLoss: the best of them must be its argmin among them, and near it the loss matches error
-    and slope.
+    (a) is the least squares fit of the errors. (b) is the squared distance to the best model. (c) is the answer of
+    LearnLoss: among the trained models, the best one must be its argmin, and near it the loss matches error and slope.
 
     Parameters
     ----------
@@ -118,7 +128,7 @@ def fit_losses(trained: Array = TRAINED) -> Fits:
 
 
 def _learned(trained: Array, errors: Array, best: float) -> Array:
-    """LearnLoss on (theta^2, theta, 1). The farther a model is from the best one, the less it counts in the cost."""
+    """Return the answer of LearnLoss on (theta^2, theta, 1). Models far from the best one count less in the cost."""
     box = Box.from_dict({"square": 1.0, "theta": (-100.0, 100.0), "constant": (-100.0, 100.0)})
     observations = [
         Observation.from_gradients(error, [theta**2, theta, 1.0], [slope], [[2 * theta, 1.0, 0.0]])
@@ -131,6 +141,7 @@ def _learned(trained: Array, errors: Array, best: float) -> Array:
 
 
 def _quadratic(name: str, coefficients: Array) -> Quadratic:
+    """Return a quadratic loss with its argmin."""
     argmin = -float(coefficients[1]) / (2 * float(coefficients[0]))
     return Quadratic(name, coefficients, argmin, float(error_at(argmin)))
 

@@ -16,15 +16,15 @@ from tuneloss.paper.experiment import Experiment, Table
 from tuneloss.paper.results import Record
 from tuneloss.paper.statistics import ByRepeat, Curve, by_repeat, curve, measure_so_far, paired_difference
 from tuneloss.paper.tuner_runs import TunerRuns
-from tuneloss.paper.tuners import COLORS, LABELS, TUNERS, check_tuners
+from tuneloss.paper.tuners import COLORS, LABELS, TUNERS, check_tuner
 from tuneloss.report.axes import style
 from tuneloss.report.colors import INK
 
 RUNS = dict.fromkeys(TUNERS, 100) | {"random": 500, "gp-ei-mcmc": 50}
-REPEATS, MOST_REPEATS = 20, {"gp-ei-mcmc": 5}  # GP-EI-MCMC is slow
+REPEATS, MOST_REPEATS = 20, {"gp-ei-mcmc": 5}  # repeats per tuner, and the most of GP-EI-MCMC, which is slow
 AFTER = (1, 2, 3, 5, 10, 20, 50, 100, 500)  # numbers of runs in the table
 EARLY, LATE = (2, 3, 10), (100, 500)  # numbers of runs of TuneLoss, and of random search, that are compared
-BANDS = ("tuneloss", "random")  # tuners whose intervals are drawn; those of all would hide the lines
+BANDS = ("tuneloss", "random")  # tuners whose intervals are drawn; all intervals together would hide the lines
 LEAST_REPEATS = 5  # an interval of fewer repeats is too wide to draw
 PANELS = {"test_loss": ("validation_loss", "test log loss"), "test_error": ("validation_error", "test error")}
 
@@ -38,9 +38,9 @@ class Figure2(Experiment):
     datasets : sequence of str
         Names of data sets.
     repeats : int, default 20
-        Repeats per data set; at most 5 of GP-EI-MCMC.
+        Repeats per data set; GP-EI-MCMC has at most 5.
     runs : int, optional
-        The most training runs per tuner and repeat; by default 100, but 500 of random search and 50 of GP-EI-MCMC.
+        The most training runs per tuner and repeat. By default random search has 500, GP-EI-MCMC 50, all others 100.
     tuners : sequence of str
         Names of tuners, or NAME:RUNS for a tuner with another number of runs; all by default.
 
@@ -76,7 +76,7 @@ class Figure2(Experiment):
         ]
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
-        """Return one table of test log loss by runs, and one of few runs of TuneLoss against many of random search."""
+        """Return a table of test log loss by runs, and one of few runs of TuneLoss minus many runs of random search."""
         early = early_table(records)
         return [runs_table(records), early] if early.rows else [runs_table(records)]
 
@@ -86,9 +86,9 @@ class Figure2(Experiment):
 
 
 def _name_and_runs(text: str, runs: int | None) -> tuple[str, int]:
-    """Split NAME or NAME:RUNS; `runs` is the most runs of a tuner without a number."""
+    """Read NAME or NAME:RUNS; `runs` is the most runs of a tuner without a number."""
     name, colon, number = text.partition(":")
-    check_tuners([name])
+    check_tuner(name)
     if colon and not (number.isdecimal() and int(number) > 0):
         raise InvalidInput(f"A tuner must be NAME or NAME:RUNS, such as random:100; found {text!r}.")
     return name, int(number) if colon else min(RUNS[name], runs or RUNS[name])
@@ -96,7 +96,15 @@ def _name_and_runs(text: str, runs: int | None) -> tuple[str, int]:
 
 @dataclass(frozen=True, eq=False)
 class TunerCurve:
-    """A measure of one tuner on one data set, by the number of runs."""
+    """A measure of one tuner on one data set, by the number of runs.
+
+    Parameters
+    ----------
+    dataset, tuner, measure : str
+        Names of the data set, the tuner and the measure.
+    curve : Curve
+        The measure after each run.
+    """
 
     dataset: str
     tuner: str
@@ -107,8 +115,8 @@ class TunerCurve:
 def tuner_curves(records: Sequence[Record]) -> list[TunerCurve]:
     """Compute one curve per data set, tuner and measure.
 
-    For test log loss the best model so far is that of least validation log loss, for test error that of least
-    validation error.
+    For test log loss, the best model so far is the one of least validation log loss. For test error, it is the one of
+    least validation error.
     """
     curves = []
     for dataset in dict.fromkeys(record["dataset"] for record in records):
@@ -121,23 +129,23 @@ def tuner_curves(records: Sequence[Record]) -> list[TunerCurve]:
 
 def runs_table(records: Sequence[Record]) -> Table:
     """Build the table of test log loss after some numbers of runs."""
-    curves = [one for one in tuner_curves(records) if one.measure == "test_loss"]
-    most = max(len(one.curve.mean) for one in curves)
+    curves = [line for line in tuner_curves(records) if line.measure == "test_loss"]
+    most = max(len(line.curve.mean) for line in curves)
     after = [n for n in AFTER if n <= most]
     rows = [
         [
-            one.dataset,
-            LABELS[one.tuner],
-            *(f"{one.curve.mean[n - 1]:.4f}" if n <= len(one.curve.mean) else "" for n in after),
+            line.dataset,
+            LABELS[line.tuner],
+            *(f"{line.curve.mean[n - 1]:.4f}" if n <= len(line.curve.mean) else "" for n in after),
         ]
-        for one in curves
+        for line in curves
     ]
     note = "Test log loss of the model of least validation log loss so far, mean over repeats."
     return Table(["data", "tuner", *(f"after {n}" for n in after)], rows, note=note)
 
 
 def early_table(records: Sequence[Record]) -> Table:
-    """Build the table of TuneLoss after a few runs minus random search after many; no row without those runs."""
+    """Build the table of TuneLoss after a few runs minus random search after many. Rows without values are left out."""
     rows = []
     for dataset in dict.fromkeys(record["dataset"] for record in records):
         random = by_repeat(records, dataset, "random")
@@ -153,12 +161,13 @@ def early_table(records: Sequence[Record]) -> Table:
 
 
 def _difference(repeats: ByRepeat, early: int, others: ByRepeat, late: int, measure: str) -> str:
+    """Format the difference between early runs of one tuner and late runs of another."""
     difference = paired_difference(_after(early, repeats, measure), _after(late, others, measure))
     return "" if difference is None else str(difference)
 
 
 def _after(n: int, repeats: ByRepeat, measure: str) -> dict[int, float]:
-    """Return the measure after n runs, of the repeats that have as many."""
+    """Return the measure after n runs, by repeat, for the repeats that have so many."""
     by = PANELS[measure][0]
     return {i: float(measure_so_far(runs, measure, by)[n - 1]) for i, runs in repeats.items() if len(runs) >= n}
 
@@ -168,12 +177,12 @@ def draw_figure2(curves: Sequence[TunerCurve]) -> Figure:
 
     The bands are the 95% intervals of TuneLoss and of random search.
     """
-    datasets = list(dict.fromkeys(one.dataset for one in curves))
+    datasets = list(dict.fromkeys(line.dataset for line in curves))
     figure = Figure(figsize=(10.5, 4 * len(datasets) + 0.6), layout="constrained", facecolor="white")
     grid = figure.subplots(len(datasets), len(PANELS), squeeze=False)
     for row, dataset in zip(grid, datasets, strict=True):
         for axes, (measure, (_, label)) in zip(row, PANELS.items(), strict=True):
-            _draw_panel(axes, [one for one in curves if (one.dataset, one.measure) == (dataset, measure)])
+            _draw_panel(axes, [line for line in curves if (line.dataset, line.measure) == (dataset, measure)])
             axes.set(xlabel="training runs", ylabel=label, title=dataset)
     handles, labels = grid[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, labelcolor=INK, loc="outside lower center", ncols=4)
@@ -181,11 +190,12 @@ def draw_figure2(curves: Sequence[TunerCurve]) -> Figure:
 
 
 def _draw_panel(axes: Axes, curves: Sequence[TunerCurve]) -> None:
-    for one in curves:
-        runs, mean, half = np.arange(1, len(one.curve.mean) + 1), one.curve.mean, one.curve.half
-        axes.plot(runs, mean, color=COLORS[one.tuner], linewidth=2, label=LABELS[one.tuner])
-        if _has_band(one):
-            axes.fill_between(runs, mean - half, mean + half, color=COLORS[one.tuner], alpha=0.15, linewidth=0)
+    """Draw the curves of all tuners for one data set and measure."""
+    for line in curves:
+        runs, mean, half = np.arange(1, len(line.curve.mean) + 1), line.curve.mean, line.curve.half
+        axes.plot(runs, mean, color=COLORS[line.tuner], linewidth=2, label=LABELS[line.tuner])
+        if _has_band(line):
+            axes.fill_between(runs, mean - half, mean + half, color=COLORS[line.tuner], alpha=0.15, linewidth=0)
     _limit_y(axes, curves)
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -197,13 +207,14 @@ def _draw_panel(axes: Axes, curves: Sequence[TunerCurve]) -> None:
 
 
 def _limit_y(axes: Axes, curves: Sequence[TunerCurve]) -> None:
-    """Show values from the third run on, and room for the bands: the first runs are far above the others."""
-    lowest = min(float(np.nanmin(one.curve.mean)) for one in curves)
-    highest = max(float(one.curve.mean[min(2, len(one.curve.mean) - 1)]) for one in curves)
-    half = max((float(np.median(one.curve.half)) for one in curves if _has_band(one)), default=0.0)
+    """Limit the axis to the values from the third run on, with room for the bands: the first runs are far above."""
+    lowest = min(float(np.nanmin(line.curve.mean)) for line in curves)
+    highest = max(float(line.curve.mean[min(2, len(line.curve.mean) - 1)]) for line in curves)
+    half = max((float(np.median(line.curve.half)) for line in curves if _has_band(line)), default=0.0)
     if highest > lowest:
         axes.set_ylim(lowest - max(1.2 * half, 0.08 * (highest - lowest)), max(highest, lowest + 2 * half))
 
 
-def _has_band(one: TunerCurve) -> bool:
-    return one.tuner in BANDS and one.curve.repeats >= LEAST_REPEATS
+def _has_band(line: TunerCurve) -> bool:
+    """Return whether the interval of a curve is drawn."""
+    return line.tuner in BANDS and line.curve.repeats >= LEAST_REPEATS

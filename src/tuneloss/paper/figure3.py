@@ -1,4 +1,4 @@
-"""Figure 3: a regularizer learned inside one training run, against plain AdaGrad."""
+"""Figure 3: a regularizer learned inside one training run, compared with plain AdaGrad."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ONLINE_COLORS = {
     "tuneloss-long": "#882255",
 }
 LINES: dict[str, Any] = {"validation": "-", "test": "--", "train": ":"}  # styles, by part of the split
-COLUMNS = {  # of the table, by field of a record
+COLUMNS = {  # titles of the table's columns, by field of a record
     "validation_loss": "validation log loss",
     "test_loss": "test log loss",
     "test_error": "test error",
@@ -73,9 +73,9 @@ class Figure3(Experiment):
         ]
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
-        """Return one table: each data set and tuner, mean and 95% interval over repeats.
+        """Return one table with a row per data set and tuner: means and 95% intervals over repeats.
 
-        Test log loss is compared, split by split, with the best tuner of Table 1 if that has all splits of a data set.
+        Test log loss is compared, split by split, with the best tuner of Table 1, if Table 1 has all splits.
         """
         rows = []
         for dataset in self.datasets:
@@ -107,11 +107,13 @@ def _online(records: Sequence[Record], dataset: str, tuner: str) -> list[Record]
 
 
 def _cells(runs: Sequence[Record]) -> list[str]:
+    """Return the cells of a row: the range of best epochs, and the intervals of all measures."""
     epochs = [run["best_epoch"] for run in runs]
     return [f"{min(epochs)} to {max(epochs)}", *(str(interval([run[name] for run in runs])) for name in COLUMNS)]
 
 
 def _against_table1(runs: Sequence[Record], records: Sequence[Record]) -> str:
+    """Format the difference from the best tuner of Table 1; empty if Table 1 lacks a split."""
     table1 = [record for record in records if record["experiment"] == Table1.NAME]
     best = best_tuner(table1, runs[0]["dataset"], [run["repeat"] for run in runs])
     if best is None:
@@ -121,9 +123,9 @@ def _against_table1(runs: Sequence[Record], records: Sequence[Record]) -> str:
 
 
 def best_tuner(table1: Sequence[Record], dataset: str, repeats: Sequence[int]) -> tuple[str, dict[int, float]] | None:
-    """Return the tuner of least mean test log loss on these splits after its last run, and that loss by split.
+    """Return the tuner of least mean test log loss on these splits after its last run, and its losses by split.
 
-    None if no tuner has all of these splits.
+    The result is None if no tuner has all of these splits.
     """
     losses = {}
     for tuner in TUNERS:
@@ -134,23 +136,23 @@ def best_tuner(table1: Sequence[Record], dataset: str, repeats: Sequence[int]) -
 
 
 def _draw_curves(axes: Axes, runs: dict[str, list[Record]]) -> None:
-    """Log loss by epoch: mean over repeats; the band holds all repeats on validation examples."""
-    present = {tuner: own for tuner, own in runs.items() if own}
-    for tuner, own in present.items():
-        color, epochs = ONLINE_COLORS[tuner], own[0]["kept"]
+    """Draw log loss by epoch, as a mean over repeats. The band spans all repeats on validation examples."""
+    present = {tuner: repeats for tuner, repeats in runs.items() if repeats}
+    for tuner, repeats in present.items():
+        color, epochs = ONLINE_COLORS[tuner], repeats[0]["kept"]
         for part, line in LINES.items():
-            values = np.array([record["curves"][f"{part}_loss"] for record in own])
+            values = np.array([record["curves"][f"{part}_loss"] for record in repeats])
             axes.plot(epochs, values.mean(axis=0), line, color=color, linewidth=1.3)
             if part == "validation":
                 axes.fill_between(epochs, values.min(axis=0), values.max(axis=0), color=color, alpha=0.12, linewidth=0)
-    has_band = any(len(own) > 1 for own in present.values())
+    has_band = any(len(repeats) > 1 for repeats in present.values())
     axes.set(xscale="log", xlabel="epoch (bands: all repeats, validation)" if has_band else "epoch", ylabel="log loss")
-    axes.set_ylim(0, 2.2 * min(record["validation_loss"] for own in present.values() for record in own))
+    axes.set_ylim(0, 2.2 * min(record["validation_loss"] for repeats in present.values() for record in repeats))
     style(axes)
 
 
 def _draw_regularizers(axes: Axes, runs: Sequence[Record]) -> None:
-    """Draw the regularizer of the first repeat after some epochs, as ever wider lines."""
+    """Draw the regularizer of the first repeat after some epochs. Later epochs have wider lines."""
     regularizers = runs[0]["regularizers"] if runs else {}
     for width, (epoch, r) in enumerate(regularizers.items(), start=1):
         color = ONLINE_COLORS["tuneloss"]

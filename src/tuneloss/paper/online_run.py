@@ -1,7 +1,7 @@
 """Training runs that learn a regularizer on the way (section 4.3 of the paper).
 
-Softmax regression is trained by AdaGrad, one example per step. The tuner is `tuneloss.torch.OnlineTuner`; between its
-steps the compiled trainer makes one epoch. Model and trainer share their memory.
+Softmax regression is trained by AdaGrad, one example per step. The tuner is `tuneloss.torch.OnlineTuner`. Between its
+steps, the compiled trainer runs one epoch. The PyTorch model and the trainer share their params in memory.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from tuneloss.torch.observing import ObserveOptions
 from tuneloss.tuning import OnlinePolicy
 from tuneloss.types import Array
 
-KNOTS = 50  # of the learned regularizer
-DRAWN = (10, 100, 1000)  # epochs after which the regularizer is kept
+KNOTS = 50  # number of knots of the learned regularizer
+DRAWN = (10, 100, 1000)  # epochs after which the regularizer is recorded
 ONLINE: dict[str, OnlinePolicy | None] = {  # tuners inside one run; all of them observe all batches
     "none": None,
     "tuneloss-paper": OnlinePolicy.paper(),
     "tuneloss": OnlinePolicy(),
     "tuneloss-long": OnlinePolicy.long_run(),
 }
-MEASURES = ("train_loss", "validation_loss", "validation_error", "test_loss", "test_error")  # by epoch
+MEASURES = ("train_loss", "validation_loss", "validation_error", "test_loss", "test_error")  # computed at each epoch
 
 
 def log_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -46,7 +46,7 @@ def log_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 class OnlineRun:
     """One training run, with or without a tuner inside it: a `Unit` with one record.
 
-    The record holds curves by epoch, and the learned regularizer after 10, 100 and 1000 epochs and after the last.
+    The record holds curves by epoch, and the learned regularizer after 10, 100 and 1000 epochs and after the last one.
 
     Parameters
     ----------
@@ -70,13 +70,13 @@ class OnlineRun:
 
     @property
     def key(self) -> Record:
-        """The fields that name its record."""
+        """The fields that identify its record."""
         key = {"experiment": self.experiment, "dataset": self.dataset, "tuner": self.tuner, "repeat": self.repeat}
         return key | {"epochs": self.epochs}
 
     @property
     def n_records(self) -> int:
-        """One."""
+        """The number of records, which is one."""
         return 1
 
     def __str__(self) -> str:
@@ -149,7 +149,7 @@ def learned_loss() -> LinearLoss:
 
 
 def train_epoch(trainer: AdaGrad, loss: LinearLoss) -> None:
-    """Train for one epoch with the current weights of the loss; while they are 0, on the log loss alone."""
+    """Train for one epoch with the current weights of the loss. While they are 0, only the log loss counts."""
     (learned,) = loss.layout.learned
     weights = loss.weights[learned.positions].tolist()
     if not any(weights):
@@ -160,7 +160,7 @@ def train_epoch(trainer: AdaGrad, loss: LinearLoss) -> None:
 
 
 def drawn_regularizer(loss: LinearLoss) -> Record:
-    """Return the learned regularizer as its knots and its values there; empty if it has no knots yet."""
+    """Return the knots of the learned regularizer and its values there; both are empty if it has no knots yet."""
     knots, values = loss.regularizers().get("learned", (np.empty(0), np.empty(0)))
     return {"knots": _short(knots), "values": _short(values)}
 
@@ -181,9 +181,10 @@ def batches(x: Any, y: Any, size: int = 512) -> list[tuple[Tensor, Tensor]]:
 
 
 def _short(numbers: Array) -> list[float]:
+    """Round numbers to four digits."""
     return [float(f"{number:.4g}") for number in numbers]
 
 
 def kept_epochs(epochs: int) -> list[int]:
-    """Return the epochs of a curve to keep: the first 20, then ever fewer, and the last."""
+    """Return the epochs of a curve that are recorded: the first 20, then fewer and fewer, and the last."""
     return sorted({*range(1, min(epochs, 20) + 1), *np.geomspace(1, epochs, 80).round().astype(int).tolist()})

@@ -1,4 +1,4 @@
-"""Files of records: JSON lines, one record per training run, so that a killed command continues where it was."""
+"""Files of records: JSON lines, one record per training run, from which a killed command resumes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,19 @@ try:
 except ImportError:  # Windows: no lock
     fcntl = None  # type: ignore[assignment]
 
-Record = dict[str, Any]  # one line: the fields that name a run, and what came of it
+Record = dict[str, Any]  # one line: the fields that identify a run, and its results
 Append = Callable[[Iterable[Record]], None]
 
 
 def read_records(path: Path) -> list[Record]:
-    """Read the records of a file; none if there is no file.
+    """Read the records of a file; there are none if the file does not exist.
 
-    A last line without a newline does not count: a kill cut it short, or another process is writing it just now.
+    A last line without a newline is ignored: a kill cut it short, or another process is still writing it.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
 
     Raises
     ------
@@ -47,10 +52,15 @@ def read_records(path: Path) -> list[Record]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[Append]:
-    """Open a file for this process alone, and give a function that appends records in one write.
+    """Open a file for this process alone, and yield a function that appends records in one write.
 
-    The file is created if it does not exist. A last line that was cut short is removed first; nothing else in the file
-    is changed. If the disk is full, the file stays as it was before the records that it has no room for.
+    The file is created if it does not exist. A last line that was cut short is removed first. Nothing else in the file
+    is changed. If the disk is full, records are appended completely or not at all.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
 
     Raises
     ------

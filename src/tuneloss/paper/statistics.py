@@ -29,8 +29,8 @@ class Interval:
 
     Examples
     --------
-    >>> found = Interval(0.1234, 0.0101)
-    >>> str(found), found.text(2), found.percent()
+    >>> error = Interval(0.1234, 0.0101)
+    >>> str(error), error.text(2), error.percent()
     ('0.1234 ± 0.0101', '0.12 ± 0.01', '12.3 ± 1.0%')
     """
 
@@ -40,18 +40,14 @@ class Interval:
     def __str__(self) -> str:
         return self.text()
 
-    def text(self, digits: int = 4) -> str:
-        """Format mean and half with `digits` decimals; without an interval the mean alone."""
-        mean = f"{self.mean:.{digits}f}"
-        return mean if math.isnan(self.half) else f"{mean} ± {self.half:.{digits}f}"
+    def text(self, digits: int = 4, factor: float = 1.0) -> str:
+        """Format mean and half, both times `factor`, with `digits` decimals; only the mean if there is no interval."""
+        mean = f"{factor * self.mean:.{digits}f}"
+        return mean if math.isnan(self.half) else f"{mean} ± {factor * self.half:.{digits}f}"
 
     def percent(self, digits: int = 1) -> str:
         """Format a rate in per cent."""
-        return f"{self.scaled(100).text(digits)}%"
-
-    def scaled(self, factor: float) -> Interval:
-        """Return the interval in another unit: both numbers times `factor`."""
-        return Interval(factor * self.mean, factor * self.half)
+        return f"{self.text(digits, factor=100)}%"
 
 
 def interval(values: ArrayLike) -> Interval:
@@ -79,7 +75,7 @@ def interval(values: ArrayLike) -> Interval:
 
 
 def paired_difference(values: Mapping[int, float], others: Mapping[int, float]) -> Interval | None:
-    """Return the interval of values minus others over the repeats that both have; None if they share none."""
+    """Return the interval of values minus others over the repeats that both have; None if there are none."""
     differences = [value - others[repeat] for repeat, value in values.items() if repeat in others]
     return interval(differences) if differences else None
 
@@ -96,8 +92,8 @@ def by_repeat(records: Sequence[Record], dataset: str, tuner: str) -> ByRepeat:
 def best_so_far(runs: Sequence[Record], by: str = "validation_loss") -> list[Record | None]:
     """Return, after each run, the run of least `by` so far; None while all runs have failed.
 
-    Of equal runs the first is kept, unlike in `tuneloss.ranking.best_first`: a curve of the best model so far
-    moves only when a run is better, and runs often tie in validation error, which is a count.
+    Of equal runs the first is returned, so that the curve moves only when a run is better. Ties are frequent, because a
+    validation error is a count. `tuneloss.ranking.best_first` returns the last of equal models instead.
     """
     best, curve = None, []
     for run in sorted(runs, key=lambda run: int(run["run"])):
@@ -108,7 +104,7 @@ def best_so_far(runs: Sequence[Record], by: str = "validation_loss") -> list[Rec
 
 
 def measure_so_far(runs: Sequence[Record], measure: str, by: str = "validation_loss") -> Array:
-    """Return `measure` of the run of least `by` so far, after each run (runs,); NaN while all runs have failed."""
+    """Return, after each run, `measure` of the run of least `by` so far (runs,); NaN while all runs have failed."""
     return np.array([math.nan if best is None else best[measure] for best in best_so_far(runs, by)], dtype=float)
 
 

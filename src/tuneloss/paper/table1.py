@@ -13,8 +13,8 @@ from tuneloss.paper.tuner_runs import TunerRuns
 from tuneloss.paper.tuners import LABELS, TUNERS
 
 SMALL, LARGE = ("tf_flowers", "nct_crc_he_3class"), ("oxford_iiit_pet", "caltech101")
-REPEATS = dict.fromkeys(SMALL, 50) | dict.fromkeys(LARGE, 10)  # the large sets take long
-OTHER_REPEATS = 10  # of any other data set
+REPEATS = dict.fromkeys(SMALL, 50) | dict.fromkeys(LARGE, 10)  # fewer on large data sets, which take long
+OTHER_REPEATS = 10  # repeats on any other data set
 
 # Test error in the paper's Table 1, by our name of the data set; nct_crc_he_3class replaces colorectal_histology.
 PAPER = {
@@ -46,7 +46,7 @@ class Table1(Experiment):
     QUICK: ClassVar = {"repeats": 2, "runs": 6}
 
     def units(self) -> list[TunerRuns]:
-        """Return all units, repeat by repeat, so that a part of them compares all tuners."""
+        """Return all units, repeat by repeat, so that an interrupted experiment compares all tuners."""
         repeats = {name: self.repeats or REPEATS.get(name, OTHER_REPEATS) for name in self.datasets}
         return [
             TunerRuns(self.NAME, dataset, tuner, repeat, self.runs)
@@ -59,20 +59,55 @@ class Table1(Experiment):
     def tables(self, records: Sequence[Record]) -> list[Table]:
         """Return one table of models chosen by validation log loss, and one of models chosen by validation error."""
         rows = table1_rows(records)
-        return [_loss_table(rows), _error_table(rows)]
+        by_loss = [
+            [
+                row.dataset,
+                LABELS[row.tuner],
+                str(row.repeats),
+                str(row.test_loss),
+                "" if row.loss_difference is None else str(row.loss_difference),
+                row.test_error.percent(),
+            ]
+            for row in rows
+        ]
+        by_error = [  # with two digits of per cent, as in the paper
+            [
+                row.dataset,
+                LABELS[row.tuner],
+                str(row.repeats),
+                row.by_error.percent(2),
+                "" if row.error_difference is None else row.error_difference.text(2, factor=100),
+                "" if row.paper is None else f"{100 * row.paper:.2f}%",
+            ]
+            for row in rows
+        ]
+        first = ("data", "tuner", "repeats")
+        return [
+            Table(
+                (*first, "test log loss", "minus TuneLoss", "test error"),
+                by_loss,
+                "Models chosen by validation log loss:",
+            ),
+            Table(
+                (*first, "test error", "minus TuneLoss, points", "paper"),
+                by_error,
+                "Models chosen by validation error, as in the paper:",
+            ),
+        ]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A tuner on a data set after all runs.
+    """The results of one tuner on one data set after all runs.
 
     Parameters
     ----------
     dataset, tuner : str
+        Names of the data set and the tuner.
     repeats : int
         Number of repeats.
     test_loss, test_error : Interval
-        Of the model of least validation log loss.
+        Measures of the model of least validation log loss.
     by_error : Interval
         Test error of the model of least validation error, as in the paper.
     loss_difference, error_difference : Interval or None
@@ -94,65 +129,26 @@ class Row:
 
 def table1_rows(records: Sequence[Record]) -> list[Row]:
     """Compute one row per data set and tuner, in the order of `TUNERS`."""
-    return [
-        row for dataset in dict.fromkeys(record["dataset"] for record in records) for row in _rows(records, dataset)
-    ]
-
-
-def _rows(records: Sequence[Record], dataset: str) -> list[Row]:
-    repeats = {tuner: by_repeat(records, dataset, tuner) for tuner in TUNERS}
-    present = [tuner for tuner in TUNERS if repeats[tuner]]
-    losses = {tuner: last_measure(repeats[tuner], "test_loss") for tuner in present}
-    errors = {tuner: last_measure(repeats[tuner], "test_error") for tuner in present}
-    by_error = {tuner: last_measure(repeats[tuner], "test_error", "validation_error") for tuner in present}
-    return [
-        Row(
-            dataset,
-            tuner,
-            len(repeats[tuner]),
-            _interval(losses[tuner]),
-            _interval(errors[tuner]),
-            _interval(by_error[tuner]),
-            paired_difference(losses[tuner], losses[present[0]]) if tuner != present[0] else None,
-            paired_difference(by_error[tuner], by_error[present[0]]) if tuner != present[0] else None,
-            PAPER.get(dataset, {}).get(tuner),
-        )
-        for tuner in present
-    ]
-
-
-def _interval(values: dict[int, float]) -> Interval:
-    return interval(list(values.values()))
-
-
-def _loss_table(rows: Sequence[Row]) -> Table:
-    header = ("data", "tuner", "repeats", "test log loss", "minus TuneLoss", "test error")
-    cells = [
-        [
-            row.dataset,
-            LABELS[row.tuner],
-            str(row.repeats),
-            str(row.test_loss),
-            "" if row.loss_difference is None else str(row.loss_difference),
-            row.test_error.percent(),
-        ]
-        for row in rows
-    ]
-    return Table(header, cells, title="Models chosen by validation log loss:")
-
-
-def _error_table(rows: Sequence[Row]) -> Table:
-    """With two digits of per cent, as in the paper."""
-    header = ("data", "tuner", "repeats", "test error", "minus TuneLoss, points", "paper")
-    cells = [
-        [
-            row.dataset,
-            LABELS[row.tuner],
-            str(row.repeats),
-            row.by_error.percent(2),
-            "" if row.error_difference is None else row.error_difference.scaled(100).text(2),
-            "" if row.paper is None else f"{100 * row.paper:.2f}%",
-        ]
-        for row in rows
-    ]
-    return Table(header, cells, title="Models chosen by validation error, as in the paper:")
+    rows = list[Row]()
+    for dataset in dict.fromkeys(record["dataset"] for record in records):
+        repeats = {tuner: runs for tuner in TUNERS if (runs := by_repeat(records, dataset, tuner))}
+        losses = {tuner: last_measure(runs, "test_loss") for tuner, runs in repeats.items()}
+        errors = {tuner: last_measure(runs, "test_error") for tuner, runs in repeats.items()}
+        by_error = {tuner: last_measure(runs, "test_error", "validation_error") for tuner, runs in repeats.items()}
+        first = next(iter(repeats), "")
+        for tuner in repeats:
+            is_first = tuner == first
+            rows.append(
+                Row(
+                    dataset,
+                    tuner,
+                    len(repeats[tuner]),
+                    interval([*losses[tuner].values()]),
+                    interval([*errors[tuner].values()]),
+                    interval([*by_error[tuner].values()]),
+                    None if is_first else paired_difference(losses[tuner], losses[first]),
+                    None if is_first else paired_difference(by_error[tuner], by_error[first]),
+                    PAPER.get(dataset, {}).get(tuner),
+                )
+            )
+    return rows

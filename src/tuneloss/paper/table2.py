@@ -9,9 +9,9 @@ from tuneloss.paper.datasets import fresh_split
 from tuneloss.paper.experiment import Experiment, Table
 from tuneloss.paper.results import Record
 
-PAPER_SIZES = {  # by our name of the data set
+PAPER_SIZES = {  # training, validation and test, by our name of the data set
     "caltech101": (3060, 3371, 3370),
-    "nct_crc_he_3class": (1667, 1667, 1666),  # of colorectal_histology, which it replaces
+    "nct_crc_he_3class": (1667, 1667, 1666),  # the sizes of colorectal_histology, which it replaces
     "oxford_iiit_pet": (3680, 1835, 1834),
     "tf_flowers": (1670, 1000, 1000),
 }
@@ -19,7 +19,7 @@ PAPER_SIZES = {  # by our name of the data set
 
 @dataclass(frozen=True)
 class Table2(Experiment):
-    """The sizes of data sets; nothing is trained.
+    """The sizes of the data sets. Nothing is trained.
 
     Parameters
     ----------
@@ -37,6 +37,7 @@ class Table2(Experiment):
 
 
 def _row(name: str) -> list[str]:
+    """Return the row of a data set: its sizes, and the paper's."""
     split = fresh_split(name, 0)
     sizes = [len(part) for part in (split.train_y, split.validation_y, split.test_y)]
     paper = " / ".join(map(str, PAPER_SIZES.get(name, ())))

@@ -25,7 +25,7 @@ def appendix_box(unit: float = 1.0) -> Box:
     Parameters
     ----------
     unit : float, default 1.0
-        Factor of the ranges of L1 and L2. If terms are read as means, it is the number of examples.
+        Factor of the ranges of L1 and L2. If the ranges are meant for means, it is the number of examples.
 
     Examples
     --------
@@ -39,7 +39,16 @@ def appendix_box(unit: float = 1.0) -> Box:
 def draw_masks(split: Split, rng: np.random.Generator, *, draws: int = 32) -> Masks:
     """Draw dropout masks for the training inputs: (draws, examples, D), True if an input is kept.
 
-    Draw them once and use them for every model: common random numbers keep models comparable.
+    Draw masks once and use them for every model: common random numbers keep models comparable.
+
+    Parameters
+    ----------
+    split : Split
+        Its training inputs decide the shape.
+    rng : numpy.random.Generator
+        Draws the masks.
+    draws : int, default 32
+        Number of masks per example.
 
     Raises
     ------
@@ -163,7 +172,7 @@ def observe(params: Array, split: Split, masks: Masks) -> Observation:
 
 
 def observe_error(params: Array, split: Split) -> Observation:
-    """Observe only the validation log loss (a sum), for tuners that read nothing else; the features are 0."""
+    """Observe only the validation log loss (a sum), for tuners that use nothing else. The features are 0."""
     log_p = log_probabilities(params, split.validation_x)
     return Observation(-float(log_p[np.arange(len(log_p)), split.validation_y].sum()), dict.fromkeys(NAMES, 0.0))
 
@@ -174,6 +183,6 @@ def check_params(params: Array, split: Split, what: str = "params") -> None:
         raise InvalidInput(f"`{what}` must be finite; found {int((~np.isfinite(params)).sum())} values that are not.")
     if params.shape != split.params_shape:
         raise InvalidInput(
-            f"`{what}` must have shape (D + 1, C) = {split.params_shape} for {split.name}, the last row "
-            f"the bias; found {params.shape}. Start from np.zeros({split.params_shape})."
+            f"`{what}` must have shape (D + 1, C) = {split.params_shape} for {split.name}, with the bias "
+            f"in the last row; found {params.shape}. Start from np.zeros({split.params_shape})."
         )

@@ -15,7 +15,7 @@ from tuneloss.types import Array
 
 
 class AdaGrad:
-    """AdaGrad on softmax regression, epoch by epoch; each epoch may have its own weights.
+    """AdaGrad on softmax regression, epoch by epoch. Each epoch may have other weights.
 
     Each epoch takes the examples in a new order, one per step. A step follows an unbiased estimate of the gradient of
     the loss divided by the number of examples N. The state of AdaGrad is kept between epochs. All numbers are float32.
@@ -23,19 +23,20 @@ class AdaGrad:
     Parameters
     ----------
     split : Split
-        Its training examples are used.
+        The training examples are used.
     rng : numpy.random.Generator
         Draws the order of examples and the dropout masks.
     learning_rate : float, default 0.1
+        The learning rate.
     start : (D + 1, C) array, optional
-        Params to start from, which are not changed; by default zeros.
+        Params to start from; zeros by default. The array is not changed.
 
     Attributes
     ----------
     params : (C, D + 1) array
-        The params, with the bias in the last column; they change in place.
+        The params, with the bias in the last column. They change in place.
     squares : (C, D + 1) array
-        Sums of squared gradients; they change in place.
+        Sums of squared gradients. They change in place.
 
     Raises
     ------
@@ -69,7 +70,7 @@ class AdaGrad:
         Parameters
         ----------
         weights : (5,) array
-            In the order of `NAMES`.
+            The weights of the terms, in the order of `NAMES`.
 
         Raises
         ------
@@ -140,12 +141,15 @@ def train(
     Parameters
     ----------
     split : Split
+        The training examples are used.
     weights : mapping of str to float
         One number, at least 0, for each of l1, l2, uniform, dropout and logloss.
     rng : numpy.random.Generator
         See `AdaGrad`.
     epochs : int, default 30
+        Number of epochs.
     learning_rate : float, default 0.1
+        See `AdaGrad`.
     start : (D + 1, C) array, optional
         See `AdaGrad`.
 
@@ -168,21 +172,16 @@ def train(
     >>> train(digits(0), weights, np.random.default_rng(0), epochs=1).shape
     (65, 10)
     """
-    w = _weights_array(weights)
+    if set(weights) != set(NAMES):
+        raise InvalidInput(f"`weights` must name {', '.join(NAMES)}; found {', '.join(weights) or 'none'}.")
+    values = np.array([weights[name] for name in NAMES], dtype=float)
+    if not (np.isfinite(values).all() and (values >= 0).all()):
+        raise InvalidInput(f"`weights` must be finite and not negative; found {dict(weights)}.")
+    if not values.any():
+        raise InvalidInput("`weights` must not all be 0, since every model then has loss 0. Take e.g. logloss=1.")
     if epochs < 0:
         raise InvalidInput(f"`epochs` must be at least 0; found {epochs}.")
     trainer = AdaGrad(split, rng, learning_rate=learning_rate, start=start)
     for _ in range(epochs):
-        trainer.epoch(w)
+        trainer.epoch(values)
     return trainer.params.T.astype(float)
-
-
-def _weights_array(weights: Mapping[str, float]) -> Array:
-    if set(weights) != set(NAMES):
-        raise InvalidInput(f"`weights` must name {', '.join(NAMES)}; found {', '.join(weights) or 'none'}.")
-    array = np.array([weights[name] for name in NAMES], dtype=float)
-    if not (np.isfinite(array).all() and (array >= 0).all()):
-        raise InvalidInput(f"`weights` must be finite and not negative; found {dict(weights)}.")
-    if not array.any():
-        raise InvalidInput("`weights` must not all be 0, since every model then has loss 0. Take e.g. logloss=1.")
-    return array

@@ -22,31 +22,31 @@ from tuneloss.tuning.sampling import center
 from tuneloss.types import Array
 
 EPOCHS, EPOCHS_ON_DIGITS = 30, 100  # per run; the paper does not state a number, and digits have few examples
-DRAWS = 8  # of dropout masks per observation
+DRAWS = 8  # draws of dropout masks per observation
 MEASURES = ("validation_loss", "validation_error", "test_loss", "test_error")  # fields of a record
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How the runs of a unit are made.
+    """How a unit trains its models.
 
     Parameters
     ----------
     tuner : str
         Name of the tuner, one of `TUNERS`.
     options : tuple of (str, object) pairs
-        Options of this tuner.
+        Options of the tuner.
     epochs : int, optional
         Epochs per run; by default `EPOCHS`, or `EPOCHS_ON_DIGITS` on digits.
     first : {"draw", "middle", "lower", "tuner"}
-        First weights: a log-uniform draw that all tuners share, the middle of the box, its lower end, or the tuner's
-        own first proposal.
+        The first weights: a log-uniform draw that all tuners share, the middle of the box, its lower end, or the
+        first proposal of the tuner.
     warm : bool, default False
         Whether a run starts from the params of the run before it, instead of zeros.
     means : bool, default False
-        Whether the ranges of appendix B are read as ranges for means over examples, instead of sums.
+        Whether the ranges of appendix B are taken as ranges for means over examples, instead of sums.
     draws : int
-        Number of dropout masks per observation, for a tuner that reads more than the error.
+        Number of dropout masks per observation, for a tuner that uses more than the error.
     """
 
     tuner: str
@@ -60,7 +60,15 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Seeds:
-    """Seeds of one repeat: of its split, dropout masks, first weights, tuner, and the noise of each run."""
+    """The seeds of one repeat.
+
+    Parameters
+    ----------
+    split, masks, first, tuner : numpy.random.SeedSequence
+        The seeds of its split, dropout masks, first weights and tuner.
+    noise : sequence of numpy.random.SeedSequence
+        One seed per run, for the noise of training.
+    """
 
     split: np.random.SeedSequence
     masks: np.random.SeedSequence
@@ -74,7 +82,7 @@ class TunerRuns:
     """One repeat of one tuner on one data set: a `Unit` with one record per run.
 
     All tuners of a repeat share the split, the dropout masks, the first weights and the noise of each run. They differ
-    in the weights they ask for after the first run.
+    in the weights that they propose after the first run.
 
     Parameters
     ----------
@@ -89,7 +97,7 @@ class TunerRuns:
     runs : int
         Number of training runs.
     setting : Setting, optional
-        How the runs are made; by default with the tuner of that name.
+        How models are trained; by default with the tuner of that name.
     """
 
     experiment: str
@@ -101,12 +109,12 @@ class TunerRuns:
 
     @property
     def key(self) -> Record:
-        """The fields that name its records."""
+        """The fields that identify its records."""
         return {"experiment": self.experiment, "dataset": self.dataset, "tuner": self.tuner, "repeat": self.repeat}
 
     @property
     def n_records(self) -> int:
-        """One per run."""
+        """The number of records: one per run."""
         return self.runs
 
     def __str__(self) -> str:
@@ -141,13 +149,16 @@ class TunerRuns:
             except RunFailed as reason:
                 tuner.tell(weights, failed=str(reason))
                 record |= dict.fromkeys(MEASURES)
-                yield record | {"seconds": _seconds_since(began), "failed": str(reason)}
+                seconds = round(time.perf_counter() - began, 3)
+                yield record | {"seconds": seconds, "failed": str(reason)}
                 continue
             tuner.tell(weights, observe_error(params, split) if masks is None else observe(params, split, masks))
-            yield record | evaluate(params, split) | {"seconds": _seconds_since(began)}
+            record |= evaluate(params, split)
+            yield record | {"seconds": round(time.perf_counter() - began, 3)}
 
 
 def _make_tuner(setting: Setting, box: Box, seeds: Seeds) -> Tuner:
+    """Build the tuner of a setting, with its first weights."""
     firsts = {
         "draw": RandomSearch(box, seed=as_seed(seeds.first)).ask(),
         "middle": box.as_dict(center(box)),
@@ -155,10 +166,6 @@ def _make_tuner(setting: Setting, box: Box, seeds: Seeds) -> Tuner:
         "tuner": None,
     }
     return make_tuner(setting.tuner, box, as_seed(seeds.tuner), firsts[setting.first], **dict(setting.options))
-
-
-def _seconds_since(began: float) -> float:
-    return round(time.perf_counter() - began, 3)
 
 
 def repeat_seeds(dataset: str, repeat: int, n: int) -> list[np.random.SeedSequence]:
@@ -180,5 +187,5 @@ def loss_and_error(params: Array, x: Array, y: Labels) -> tuple[float, float]:
 
 
 def as_seed(seeds: np.random.SeedSequence) -> int:
-    """Return an integer seed, for what takes no sequence of seeds."""
+    """Return an integer seed, for code that takes no `SeedSequence`."""
     return int(seeds.generate_state(1)[0])

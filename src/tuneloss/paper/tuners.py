@@ -1,8 +1,8 @@
-"""The tuners that are compared, by name: all have the same ask and tell."""
+"""The tuners that are compared, by name. All of them have the same `ask` and `tell`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ from tuneloss.report import colors
 
 
 class Tuner(Protocol):
-    """What an experiment needs of a tuner: it proposes weights, and is told the outcome."""
+    """What an experiment needs of a tuner: it proposes weights, and it is told the outcome."""
 
     def ask(self) -> dict[str, float]: ...
 
@@ -36,7 +36,7 @@ _MAKERS: dict[str, Callable[..., Tuner]] = {  # called with box, seed, start and
     "gp": partial(OptunaSearch, sampler="gp"),
 }
 TUNERS = tuple(_MAKERS)
-READ_TERMS = ("tuneloss", "tuneloss-paper", "tunereg")  # the others read only the error of an observation
+READ_TERMS = ("tuneloss", "tuneloss-paper", "tunereg")  # the other tuners use only the error of an observation
 LABELS = {
     "tuneloss": "TuneLoss (ours)",
     "tuneloss-paper": "TuneLoss (paper's form)",
@@ -47,7 +47,7 @@ LABELS = {
     "gp": "Optuna GP",
 }
 
-COLORS = {  # of Okabe and Ito, the same in every figure
+COLORS = {  # from the palette of Okabe and Ito, the same in every figure
     "tuneloss": colors.COLORS["TuneLoss"],
     "tuneloss-paper": "#56B4E9",
     "random": colors.COLORS["random search"],
@@ -68,22 +68,22 @@ def make_tuner(name: str, box: Box, seed: int, start: Mapping[str, float] | None
     box : Box
         The allowed weights.
     seed : int
+        Seed of the tuner.
     start : mapping of str to float, or None
-        The weights to begin with; None for the first proposal of the tuner itself.
+        The weights to begin with; None to begin with the first proposal of the tuner.
     **options
-        Options of this tuner.
+        Further options of the tuner.
 
     Raises
     ------
     InvalidInput
         If there is no such tuner.
     """
-    check_tuners([name])
+    check_tuner(name)
     return _MAKERS[name](box, seed=seed, start=start, **options)
 
 
-def check_tuners(names: Sequence[str]) -> None:
-    """Raise `InvalidInput` unless these are names of tuners."""
-    unknown = [name for name in names if name not in _MAKERS]
-    if unknown:
-        raise InvalidInput(f"A tuner must be one of {', '.join(TUNERS)}; found {unknown[0]!r}.")
+def check_tuner(name: str) -> None:
+    """Raise `InvalidInput` unless this is the name of a tuner."""
+    if name not in _MAKERS:
+        raise InvalidInput(f"A tuner must be one of {', '.join(TUNERS)}; found {name!r}.")

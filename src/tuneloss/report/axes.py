@@ -1,4 +1,4 @@
-"""How the axes of all figures look, and the drawing of a weight by run. No pyplot, so no global state."""
+"""The look of all axes, and the drawing of one weight over the runs. There is no pyplot, so no global state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tuneloss.report.colors import COLORS, GRID, INK, SERIES
 from tuneloss.report.labels import as_label
 from tuneloss.types import Array
 
-DASHED = (0, (4, 3))  # points of ink and of gap in a reference line
+DASHED = (0, (4, 3))  # line style of a reference line: 4 points of ink, then a gap of 3 points
 
 
 def panel() -> tuple[Figure, Axes]:
@@ -23,7 +23,7 @@ def panel() -> tuple[Figure, Axes]:
 
 
 def style(axes: Axes) -> None:
-    """Give axes the common look: two spines, a light grid, one ink."""
+    """Give axes the common look: two spines, a light grid, and one colour of ink."""
     axes.grid(color=GRID, linewidth=0.7)
     axes.set_axisbelow(True)
     axes.set_facecolor("none")
@@ -36,23 +36,24 @@ def style(axes: Axes) -> None:
 
 
 def whole_numbers() -> MaxNLocator:
-    """Place ticks at whole numbers only, even if there is just one."""
+    """Return a locator that places ticks at whole numbers only, even if there is just one of them."""
     return MaxNLocator(integer=True, min_n_ticks=1)
 
 
 @dataclass(frozen=True, eq=False)
 class WeightRange:
-    """A weight by run, and its bounds.
+    """The values of one weight over the runs, and its bounds.
 
     Parameters
     ----------
     name : str
+        The name of the weight.
     lower, upper : float
-        The bounds; may be infinite.
+        The bounds, which may be infinite.
     log : bool
         Whether the axis is logarithmic.
     values : dict of str to (repeats, runs) array
-        The weights, by the label of the method that chose them.
+        The values, by the label of the method that chose them.
     """
 
     name: str
@@ -63,7 +64,7 @@ class WeightRange:
 
 
 def draw_weight(axes: Axes, weight: WeightRange) -> None:
-    """Draw a weight by run between its bounds: the first method as lines, others as points."""
+    """Draw a weight over the runs, with its bounds: the first method as lines, the others as points."""
     (first, values), *others = weight.values.items()
     runs = np.arange(1, values.shape[1] + 1)
     for default, (method, points) in zip(SERIES[1:], others, strict=False):

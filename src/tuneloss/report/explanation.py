@@ -1,4 +1,4 @@
-"""Why these weights: which model the learned loss selects, and how well it follows the error, in words and figures."""
+"""Why LearnLoss chose these weights: which model the loss selects, and how well the loss follows the error."""
 
 from __future__ import annotations
 
@@ -13,38 +13,40 @@ from tuneloss.report.learned_info import alignment, is_converged, predictions, t
 from tuneloss.report.runs_info import RunsInfo, run_name
 from tuneloss.tuning.run import Run
 
-NamedFigure = tuple[str, Figure | None, str]  # name, figure, caption
+NamedFigure = tuple[str, Figure | None, str]  # name, figure, caption; None if there is nothing to draw
 
 
 def explanation(info: RunsInfo) -> str:
-    """Return the body of the section."""
+    """Return the body of the section as HTML."""
     if info.from_search:
         return html.paragraphs(_search_words(info)) + runs_figures.side_by_side(_figures(info))
     if info.learned is None:
         return html.paragraphs(["LearnLoss has nothing to learn from yet, or found no solution."])
     caption = (
-        "At 1, the gradient of the loss points along that of the error, so training lowers the error; at 0 it does not."
+        "At 1, the gradients of loss and error point the same way, so training lowers the error. At 0, it does not."
     )
     figures = [*_figures(info), ("alignment", runs_figures.alignment_figure(info), caption)]
     return html.paragraphs(_learned_words(info, info.learned)) + runs_figures.side_by_side(figures)
 
 
 def _figures(info: RunsInfo) -> list[NamedFigure]:
+    """Return the figures of predicted errors and of contributions, with their captions."""
     level = ", up to a constant" if info.from_search else ""
     predicted = f"The error of each model, and what the learned loss predicts{level}."
     return [
         ("predicted", runs_figures.predicted_figure(info), predicted),
-        ("parts", runs_figures.contributions_figure(info), "The part of each term in the loss of the best model."),
+        ("parts", runs_figures.contributions_figure(info), "What each term contributes to the loss of the best model."),
     ]
 
 
 def _learned_words(info: RunsInfo, learned: LearnedLoss) -> list[str]:
+    """Say what LearnLoss learned from the runs of a tuner."""
     sentences = [_selection(info, learned), f"The loss is about {learned.scale:.4g} times the error."]
     tied = [info.observed[i] for i in tied_models(info.observations, learned)]
     if tied:
         sentences.append(f"The loss is equally low at {_names(tied)} (the active constraints).")
     elif len(info.observed) > 1:
-        sentences.append("No other model has a loss as low: no constraint is active.")
+        sentences.append("No other model has a loss as low, so no constraint is active.")
     sentences += _fit_words(info)
     if learned.note:
         sentences.append(f"Note of the solver: {learned.note}.")
@@ -61,10 +63,11 @@ def _selection(info: RunsInfo, learned: LearnedLoss) -> str:
 
 
 def _fit_words(info: RunsInfo) -> list[str]:
+    """Say how much of the differences between errors the loss explains, if that can be computed."""
     fit = predictions(info)
     if fit is None or math.isnan(fit.explained):
         return []
-    return [f"It explains {100 * max(fit.explained, 0):.0f}% of the differences between the models' errors."]
+    return [f"The loss explains {100 * max(fit.explained, 0):.0f}% of the differences between the models' errors."]
 
 
 def _names(runs: Iterable[Run]) -> str:
@@ -73,13 +76,13 @@ def _names(runs: Iterable[Run]) -> str:
 
 
 def _search_words(info: RunsInfo) -> list[str]:
-    """Say how a search learned on its own splits."""
+    """Say how a search learned from the splits of its examples."""
     if not info.learned_weights:
-        return ["LearnLoss was not asked, or found no solution. All runs were made before it would be asked."]
+        return ["LearnLoss was not used, or found no solution. All runs have L2 as their only regularizer."]
     sentences = [
-        f"LearnLoss learned from the gradients at the models of {_names(info.observed)}, on each split of the examples",
-        "separately, in a box around the best run with L2 alone.",
-        "It used gradients only, so it predicts differences between errors, but not their level.",
+        f"LearnLoss learned from the gradients at the models of {_names(info.observed)}.",
+        "It used each split of the examples separately, and a box around the best run with L2 alone.",
+        "Because it used gradients only, it predicts differences between errors but not their level.",
         *_fit_words(info),
     ]
     if info.header.search is not None and info.header.search.note:
@@ -88,13 +91,14 @@ def _search_words(info: RunsInfo) -> list[str]:
 
 
 def _convergence_words(info: RunsInfo) -> list[str]:
+    """Say that all models have converged, if they have."""
     if not all(is_converged(run, info.box) for run in info.observed):
         return []
-    return ["The models are trained to the end: the gradients of their terms cancel."]
+    return ["The models have converged: the gradients of their terms cancel."]
 
 
 def _alignment_words(info: RunsInfo) -> list[str]:
-    """Say how much better the gradient of the loss follows that of the error, at the selected model."""
+    """Say how much better the gradients of loss and error agree under the learned weights, at the selected model."""
     first = info.first_weights
     if first is None or info.learned is None or not info.has_gradients:
         return []
@@ -105,6 +109,6 @@ def _alignment_words(info: RunsInfo) -> list[str]:
     if math.isnan(before) or math.isnan(after):
         return []
     return [
-        f"At the selected model the gradients of loss and error have a cosine of {before:.2f} under the first weights,",
-        f"and of {after:.2f} under the learned ones.",
+        f"At the selected model, the gradients of loss and error have a cosine of {before:.2f} under the first weights",
+        f"and of {after:.2f} under the learned weights.",
     ]

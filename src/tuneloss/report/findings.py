@@ -1,4 +1,4 @@
-"""What to act on after some runs, in words with the number."""
+"""Findings: what a user should act on after some runs, with the numbers that show it."""
 
 from __future__ import annotations
 
@@ -7,58 +7,61 @@ from dataclasses import dataclass
 from tuneloss.report.learned_info import bounds_met, error_share, predictions, similar_terms
 from tuneloss.report.runs_info import RunsInfo
 
-SMALL_SHARE = 0.1  # of the loss: if scaled errors are below this, the loss says little about error
-POOR_FIT = 0.3  # share of the spread of errors: if the loss explains less, its fit is poor
+SMALL_SHARE = 0.1  # if scaled errors are below this share of the loss, the loss says little about the error
+POOR_FIT = 0.3  # if the loss explains less than this share of the variance of errors, its fit is poor
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to act on.
+    """One finding.
 
     Parameters
     ----------
     kind : str
         The kind of finding, as docs/troubleshooting.md names it.
-    found : str
+    statement : str
         What was found, with the number.
     remedy : str
         What to do.
     """
 
     kind: str
-    found: str
+    statement: str
     remedy: str
 
 
 def findings(info: RunsInfo) -> list[Finding]:
-    """Return everything to act on."""
+    """Return all findings."""
     single = [_failures(info), _small_scale(info), _poor_fit(info), _few_runs(info)]
     return [finding for finding in single if finding is not None] + _at_bounds(info) + _similar_terms(info)
 
 
 def _failures(info: RunsInfo) -> Finding | None:
+    """Report failed runs."""
     failures = [run.failed for run in info.runs if run.failed is not None]
     if not failures:
         return None
     return Finding(
         "failed runs",
-        f"{len(failures)} of {len(info.runs)} runs failed. The reason of the last one: {failures[-1]}.",
-        "Proposals keep away from such weights. A smaller learning rate or a narrower box may be the better remedy.",
+        f"{len(failures)} of {len(info.runs)} runs failed. The last one failed because: {failures[-1]}.",
+        "Proposals keep away from such weights. A smaller learning rate or a narrower box may help more.",
     )
 
 
 def _small_scale(info: RunsInfo) -> Finding | None:
+    """Report a scale near 0."""
     share = error_share(info)
     if not share < SMALL_SHARE:
         return None
     return Finding(
         "scale near 0",
-        f"Scaled to the loss, the error is {100 * share:.2g}% of it: no weights in the box make the loss follow it.",
-        "Add a term that does, such as one on other data or with another kind of noise, or widen the box.",
+        f"The scaled error is {100 * share:.2g}% of the loss: no weights in the box make the loss follow the error.",
+        "Widen the box, or add a term that follows the error, such as a loss on other data or with other noise.",
     )
 
 
 def _poor_fit(info: RunsInfo) -> Finding | None:
+    """Report a loss that explains little of the differences between errors."""
     fit = predictions(info)
     if info.from_search or fit is None or not fit.explained < POOR_FIT:
         return None
@@ -70,6 +73,7 @@ def _poor_fit(info: RunsInfo) -> Finding | None:
 
 
 def _few_runs(info: RunsInfo) -> Finding | None:
+    """Report models without gradients that are too few for the number of weights."""
     k, m = int((~info.box.pinned).sum()), len(info.observations)
     if m > k or info.has_gradients or not m:
         return None
@@ -81,6 +85,7 @@ def _few_runs(info: RunsInfo) -> Finding | None:
 
 
 def _at_bounds(info: RunsInfo) -> list[Finding]:
+    """Report weights at a bound, and learned regularizers that are 0."""
     if info.learned is None:
         return []
     weights = info.learned.as_dict()
@@ -94,25 +99,28 @@ def _at_bounds(info: RunsInfo) -> list[Finding]:
 
 
 def _zero_regularizer(term: str) -> Finding:
-    found = f"The learned regularizer {term} is 0 everywhere."
-    return Finding("weight at its bound", found, f"These runs suggest that {term} can be left out.")
+    """Report a learned regularizer that is 0 everywhere."""
+    statement = f"The learned regularizer {term} is 0 everywhere."
+    return Finding("weight at its bound", statement, f"These runs suggest that {term} can be left out.")
 
 
 def _at_bound(name: str, side: str, weight: float) -> Finding:
-    remedy = f"{'Lower' if side == 'lower' else 'Raise'} the bound, if there is no reason for it."
+    """Report one weight at a bound."""
+    remedy = f"{'Lower' if side == 'lower' else 'Raise'} the bound, unless you have a reason for it."
     if side == "lower" and weight == 0:
         remedy = f"These runs suggest that {name} does not help and can be left out."
     return Finding("weight at its bound", f"The learned weight of {name} is at its {side} bound, {weight:.3g}.", remedy)
 
 
 def _similar_terms(info: RunsInfo) -> list[Finding]:
+    """Report pairs of terms that cannot be told apart."""
     pairs = [pair for pair in similar_terms(info.observations, info.box) if info.hinges.keys().isdisjoint(pair[:2])]
     leave = "" if info.from_search else "Leave one of them out, or pin it. "
     return [
         Finding(
             "two terms alike",
-            f"The gradients of {first} and {second} have a cosine of {cosine:.4f}: only the sum of their effects is "
-            "determined.",
+            f"The gradients of {first} and {second} have a cosine of {cosine:.4f}, so the runs determine only the "
+            "sum of their effects.",
             f"{leave}Do not read much into the ratio of their weights.",
         )
         for first, second, cosine in pairs

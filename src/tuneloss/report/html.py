@@ -1,4 +1,4 @@
-"""A self-contained HTML page: no scripts, no external links, for light and dark screens of any width."""
+"""A self-contained HTML page. It has no scripts and no external links, and fits light and dark screens of any width."""
 
 from __future__ import annotations
 
@@ -44,13 +44,21 @@ tr.chosen td:first-child { color: var(--accent); }
 
 
 def escape(text: str) -> str:
-    """Return text that users wrote as part of a page: without markup or hidden characters, newlines as spaces."""
+    """Return plain text as HTML: markup is escaped, hidden characters are shown, and newlines become spaces."""
     return escape_markup(visible(text.replace("\n", " ").replace("\t", " ")))
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and the HTML below it, made by the functions of this file."""
+    """A section of a page.
+
+    Parameters
+    ----------
+    heading : str
+        The heading, as plain text.
+    body : str
+        What stands below it, as HTML that the functions of this file return.
+    """
 
     heading: str
     body: str
@@ -77,17 +85,19 @@ def table(
 ) -> str:
     """Return a table of plain text.
 
-    On a narrow page cells break into lines. If that is not enough, the table scrolls on its own, with a shadow on the
-    side where there is more.
+    On a narrow page, cells break into lines. If that is not enough, the table scrolls, with a shadow on the side where
+    there is more.
 
     Parameters
     ----------
     header : sequence of str
+        The titles of the columns.
     rows : iterable of sequences of str
+        The cells of each row.
     caption : str
-        A line above the table.
+        A line above the table; none by default.
     chosen : int, optional
-        Index of a row that stands out.
+        The index of a row to highlight.
     wrap : bool, default False
         Whether cells hold sentences, which are aligned to the left.
     """
@@ -99,14 +109,14 @@ def table(
     return f'{title}<div class="scroll"><table{" class=words" if wrap else ""}>{inside}</table></div>'
 
 
-def figures(drawn: Iterable[tuple[str, str]]) -> str:
-    """Return inline SVGs with captions, from (svg, caption) pairs, side by side if there is room."""
-    items = (f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>" for svg, caption in drawn)
+def figures(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return (svg, caption) pairs as HTML, side by side if there is room."""
+    items = (f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>" for svg, caption in pairs)
     return f'<div class="figures">{"".join(items)}</div>'
 
 
 def page(title: str, about: str, sections: Iterable[Section]) -> str:
-    """Return the whole page as text."""
+    """Return the whole page: its title, a line about it, and its sections."""
     body = "\n".join(f"<section><h2>{escape(s.heading)}</h2>\n{s.body}</section>" for s in sections)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -1,4 +1,4 @@
-"""Names that users chose, as labels of figures: one line of bounded width, in any script."""
+"""Names that users chose, as labels of figures. A label is one line of bounded width, in any script."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ WIDEST = 28  # width of a label in letters; a wide letter, as in Chinese, counts
 
 
 def as_label(name: str) -> str:
-    """Return a name as a label.
+    """Return a name as a label that matplotlib shows literally.
 
-    A dollar sign starts no formula, a leading underscore does not hide the label, and the middle of a long name is cut.
+    A dollar sign does not start a formula, and a leading underscore does not hide the label. The middle of a long name
+    is left out.
 
     Examples
     --------
@@ -35,10 +36,12 @@ def as_label(name: str) -> str:
 
 
 def _width(text: str) -> int:
+    """Return the width of text in letters; a wide letter counts as two."""
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
 def _start(text: str, width: int) -> str:
+    """Return the longest start of text that is not wider than `width`."""
     text = text[:width]
     while _width(text) > width:
         text = text[:-1]
@@ -47,10 +50,10 @@ def _start(text: str, width: int) -> str:
 
 @contextmanager
 def drawable(figure: Figure) -> Iterator[None]:
-    """Give the labels of a figure a font that has their letters, inside the block.
+    """Inside the block, give the labels of a figure a font that has their letters.
 
-    If no font has them, the letters are shown by their codes. This is for bitmaps: in an SVG labels stay text, and the
-    reader's fonts are used.
+    If no installed font has a letter, its code is shown. Only bitmaps need this: in an SVG, labels stay text and are
+    drawn in the reader's fonts.
     """
     before = [(text, text.get_text(), text.get_fontfamily()) for text in figure.findobj(Text) if isinstance(text, Text)]
     try:
@@ -64,6 +67,7 @@ def drawable(figure: Figure) -> Iterator[None]:
 
 
 def _make_drawable(text: Text, content: str, family: list[str]) -> None:
+    """Give text a font that has its letters, or replace letters that no font has by their codes."""
     missing = {letter for letter in content if letter.isprintable() and not _has(_default_font(), letter)}
     if not missing:
         return
@@ -76,10 +80,12 @@ def _make_drawable(text: Text, content: str, family: list[str]) -> None:
 
 
 def _default_font() -> str:
+    """Return the path of matplotlib's default font."""
     return str(fontManager.findfont(FontProperties()))
 
 
 def _has(path: str, letter: str) -> bool:
+    """Return whether the font at a path has a letter."""
     return bool(get_font(path).get_char_index(ord(letter)))
 
 
@@ -87,6 +93,8 @@ def _has(path: str, letter: str) -> bool:
 def _font_with(letters: frozenset[str]) -> str | None:
     """Return the name of an installed font that has all of these letters, if there is one."""
     for font in fontManager.ttflist:
+        if font.name.startswith("Last Resort"):  # it draws a placeholder for every letter
+            continue
         try:
             if all(_has(font.fname, letter) for letter in letters):
                 return str(font.name)

@@ -15,13 +15,13 @@ from tuneloss.report.runs_info import RunsInfo
 from tuneloss.tuning.run import Run
 from tuneloss.types import Array
 
-TIED = 1e-6  # relative to the largest loss: how near to the least loss a model counts as tied
-CANCELLED = 1e-3  # relative to the squared gradients of the terms: how small their squared sum is after convergence
-SIMILAR = 0.99  # cosine of two gradients from which on their terms cannot be told apart
+TIED = 1e-6  # models whose losses differ by less than this share of the largest loss count as tied
+CANCELLED = 1e-3  # a model has converged if its squared gradient is below this share of its terms' squared gradients
+SIMILAR = 0.99  # two terms cannot be told apart if the cosine of their gradients is at least this
 
 
 def losses_of(observations: Sequence[Observation], learned: LearnedLoss) -> Array:
-    """Return the learned loss of each model, weights . features, as an (m,) array."""
+    """Return the learned loss ``weights . features`` of each model, as an (m,) array."""
     return np.array([o.features @ learned.weights for o in observations])
 
 
@@ -45,7 +45,7 @@ class Predictions:
 
     @property
     def explained(self) -> float:
-        """The share of the variance of errors that is predicted, at most 1; NaN for fewer than three models."""
+        """The share of the variance of the errors that is predicted, at most 1. NaN for fewer than three models."""
         if len(self.observed) < 3 or not np.ptp(self.observed) > 0:
             return math.nan
         residual = np.square(self.predicted - self.observed).sum()
@@ -53,15 +53,17 @@ class Predictions:
 
 
 def predictions(info: RunsInfo) -> Predictions | None:
-    """Predict the errors of models by weights . features / scale; None if there is no scale.
+    """Predict the error of each model as ``weights . features / scale``; None if the scale is not above 0.
 
-    The models are those that the loss was learned from. A search learns from gradients alone, which predict differences
-    only. Its predictions are of all models with an observation, and their mean is set to that of the observed errors.
+    For a tuner, the models are those that the loss was learned from. For a search, they are all models with an
+    observation. A search learns from gradients only, which predict differences between errors but not their level. So
+    the mean of its predictions is set to the mean of the observed errors.
     """
     return _search_predictions(info) if info.from_search else _loss_predictions(info)
 
 
 def _loss_predictions(info: RunsInfo) -> Predictions | None:
+    """Predict the errors of the models that the loss was learned from."""
     if info.learned is None or not info.learned.scale > 0:
         return None
     predicted = losses_of(info.observations, info.learned) / info.learned.scale
@@ -69,6 +71,7 @@ def _loss_predictions(info: RunsInfo) -> Predictions | None:
 
 
 def _search_predictions(info: RunsInfo) -> Predictions | None:
+    """Predict the errors of all models of a search, with the mean of the observed errors."""
     search = info.header.search
     pairs = [(run, run.observation) for run in info.runs if run.observation is not None]
     marked = [i for i, (run, _) in enumerate(pairs) if run is info.best]
@@ -86,6 +89,7 @@ def alignment(observations: Sequence[Observation], weights: Array) -> Array:
     Parameters
     ----------
     observations : sequence of Observation
+        One per model.
     weights : (k,) array
         Weights of the loss.
     """
@@ -93,7 +97,7 @@ def alignment(observations: Sequence[Observation], weights: Array) -> Array:
 
 
 def _cosine(gram: Array | None, weights: Array) -> float:
-    """Return the cosine at one model; NaN without gradients, or if one of the two is 0."""
+    """Return the cosine at one model. It is NaN if there are no gradients, or if one of the two is 0."""
     if gram is None:
         return math.nan
     inner, loss, error = weights @ gram[:-1, -1], weights @ gram[:-1, :-1] @ weights, gram[-1, -1]
@@ -112,7 +116,7 @@ def is_converged(run: Run, box: Box) -> bool:
 
 
 def bounds_met(weights: Array, box: Box) -> dict[str, str]:
-    """Return which free weights are at a bound: ``{name: "lower" or "upper"}``."""
+    """Return the free weights that are at a bound, as ``{name: "lower" or "upper"}``."""
     if box.is_simplex:
         return {name: "lower" for name, w in zip(box.names, weights, strict=True) if w <= 0}
     sides = {}
@@ -124,14 +128,14 @@ def bounds_met(weights: Array, box: Box) -> dict[str, str]:
 
 
 def tied_models(observations: Sequence[Observation], learned: LearnedLoss) -> list[int]:
-    """Return the indices of the other observations of equally low loss: the active constraints."""
+    """Return the indices of the models whose loss ties with that of the selected one: the active constraints."""
     losses = losses_of(observations, learned)
     close = losses - losses[learned.argmin] <= TIED * max(float(np.abs(losses).max()), 1e-300)
     return [int(i) for i in np.flatnonzero(close) if i != learned.argmin]
 
 
 def similar_terms(observations: Sequence[Observation], box: Box) -> list[tuple[str, str, float]]:
-    """Return pairs of terms that cannot be told apart, with the cosine of their gradients over all models."""
+    """Return the pairs of terms that cannot be told apart, each with the cosine of their gradients over all models."""
     grams = [o.gram[:-1, :-1] for o in observations if o.gram is not None]
     if not grams:
         return []
@@ -148,7 +152,7 @@ def similar_terms(observations: Sequence[Observation], box: Box) -> list[tuple[s
 
 
 def error_share(info: RunsInfo) -> float:
-    """Return mean scale * error divided by mean loss, over all models: about 1 if the loss follows the error."""
+    """Return the mean of ``scale * error`` divided by the mean loss. It is about 1 if the loss follows the error."""
     if info.learned is None:
         return math.nan
     losses = losses_of(info.observations, info.learned)

@@ -18,7 +18,7 @@ from tuneloss.files import replacing
 from tuneloss.report.colors import GRID, INK
 from tuneloss.report.labels import drawable
 
-LARGEST = 1e100  # largest number in a figure; on a logarithmic axis its inverse is the least
+LARGEST = 1e100  # largest number that is drawn; on a logarithmic axis, its inverse is the smallest
 TOO_EXTREME = f"Not drawn: some numbers are beyond {LARGEST:g}, or too close to 0."
 
 
@@ -28,8 +28,9 @@ def to_svg(figure: Figure, name: str) -> str:
     Parameters
     ----------
     figure : Figure
+        The figure.
     name : str
-        A prefix for the ids in the SVG, so that figures on one page have different ids.
+        A prefix for the ids in the SVG. Figures on one page need different names.
     """
     buffer = io.StringIO()
     figure = _within_bounds(figure)
@@ -54,7 +55,7 @@ def save(figure: Figure, path: Path) -> Path:
 
 
 def _within_bounds(figure: Figure) -> Figure:
-    """Return the figure, or one with a sentence in its place if its numbers are so extreme that axes overflow."""
+    """Return the figure, or a sentence as a figure if the numbers are so extreme that axes would overflow."""
     for axes in figure.axes:
         ends = np.abs(axes.dataLim.get_points())
         logs = (axes.get_xscale() == "log", axes.get_yscale() == "log")
@@ -68,7 +69,7 @@ def _within_bounds(figure: Figure) -> Figure:
 
 
 def _widen(axes: Axes, logs: tuple[bool, bool]) -> None:
-    """Give a logarithmic axis of one number a decade on both sides: matplotlib finds no limits just below a decade."""
+    """Give a logarithmic axis with only one number a decade on both sides, since matplotlib may find no limits."""
     (left, bottom), (right, top) = axes.dataLim.get_points()
     if logs[0] and left == right:
         axes.set_autoscalex_on(False)
@@ -80,7 +81,7 @@ def _widen(axes: Axes, logs: tuple[bool, bool]) -> None:
 
 @contextmanager
 def _letters_of_the_reader() -> Iterator[None]:
-    """Silence warnings about missing letters: labels in an SVG are text, which is drawn in the reader's fonts."""
+    """Silence warnings about missing letters: labels in an SVG are text, drawn in the reader's fonts."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield

@@ -17,16 +17,16 @@ from tuneloss.report.pictures import to_svg
 from tuneloss.report.runs_info import RunsInfo, contributions, regularizer
 from tuneloss.tuning.sampling import ranges
 
-MOST_WEIGHTS = 12  # panels, bars or columns of weights; of more, the largest parts of the loss are shown
+MOST_WEIGHTS = 12  # largest number of panels, bars or columns of weights
 
 
 def side_by_side(figures: Sequence[tuple[str, Figure | None, str]]) -> str:
-    """Return figures as HTML, from (name, figure, caption) triples; None is left out."""
+    """Return (name, figure, caption) triples as HTML; figures that are None are left out."""
     return html.figures([(to_svg(figure, name), caption) for name, figure, caption in figures if figure])
 
 
 def errors_figure(info: RunsInfo) -> Figure:
-    """Draw the validation error by run, the best so far, the first run's level, and the numbers in `shared_info`."""
+    """Draw by run: the validation error, the best so far, the first run's level, and the numbers of `shared_info`."""
     figure, axes = panel()
     runs = [(i + 1, run) for i, run in enumerate(info.runs) if run.observation is not None]
     x = [i for i, _ in runs]
@@ -51,19 +51,19 @@ def errors_figure(info: RunsInfo) -> Figure:
 
 
 def shared_info(info: RunsInfo) -> list[str]:
-    """Return the names of the additional numbers that every run with an observation has, such as a test error."""
+    """Return the names of further numbers, such as a test error, that every run with an observation has."""
     infos = [run.info for run in info.runs if run.observation is not None]
     return [name for name in (infos[0] if infos else {}) if all(name in other for other in infos)]
 
 
 def free_names(info: RunsInfo) -> list[str]:
-    """Return the names of the weights that are not pinned, without hinges, which mean something only together."""
+    """Return the names of the weights that are neither pinned nor hinges, which mean something only together."""
     names = zip(info.box.names, info.box.pinned, strict=True)
     return [name for name, pinned in names if not pinned and name not in info.hinges]
 
 
 def weights_figures(info: RunsInfo) -> dict[str, Figure]:
-    """Draw each free weight by run between its bounds, by name; of many, those with the largest parts of the loss."""
+    """Draw each free weight over the runs, by name; at most MOST_WEIGHTS, those with the largest contributions."""
     runs = [run.weights for run in info.runs if run.weights is not None]
     parts, free = contributions(info), free_names(info)
     largest = sorted(free, key=lambda name: -abs(parts.get(name, 0.0)))[:MOST_WEIGHTS]
@@ -82,7 +82,7 @@ def weights_figures(info: RunsInfo) -> dict[str, Figure]:
 
 
 def regularizer_figures(info: RunsInfo) -> dict[str, Figure]:
-    """Draw each learned regularizer of the best run, by term, as a curve over the value of a parameter."""
+    """Draw each learned regularizer of the best run, by term, as a function of the value of a parameter."""
     figures = {}
     for term in info.header.knots:
         curve = regularizer(info, term)
@@ -120,7 +120,7 @@ def predicted_figure(info: RunsInfo) -> Figure | None:
 
 
 def contributions_figure(info: RunsInfo) -> Figure | None:
-    """Draw the part of each term in the loss of the best model; of many, the largest."""
+    """Draw what each term contributes to the loss of the best model; at most MOST_WEIGHTS, the largest."""
     parts = dict(sorted(contributions(info).items(), key=lambda item: -abs(item[1]))[:MOST_WEIGHTS])
     if not any(parts.values()):
         return None

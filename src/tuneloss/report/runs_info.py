@@ -19,7 +19,7 @@ from tuneloss.tuning.journal import read_lines
 from tuneloss.tuning.run import Header, Run, best_run
 from tuneloss.types import Array, Epsilon
 
-MARGIN = 0.05  # of the span of the knots, drawn beyond them
+MARGIN = 0.05  # how far a curve is drawn beyond its knots, relative to their span
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,8 @@ class RunsInfo:
     observed : tuple of Run
         The runs that LearnLoss uses: those with gradients, or all runs if none has gradients.
     learned : LearnedLoss, optional
-        None if there is no observation, no solution, or if the header holds the answer to a search.
+        The answer of LearnLoss. None if there is no observation or no solution, or if the header holds the answer of a
+        search.
     """
 
     header: Header
@@ -55,11 +56,11 @@ class RunsInfo:
 
     @property
     def hinges(self) -> dict[str, str]:
-        """The term of each hinge, by the name of the hinge's weight: hinges mean something only together."""
+        """The term that each hinge belongs to, by the name of the hinge's weight."""
         return {name: term for term in self.header.knots for name in self.hinges_of(term)}
 
     def hinges_of(self, term: str) -> list[str]:
-        """Name the weights of a learned regularizer, in their order."""
+        """Return the names of the weights of a learned regularizer, in their order."""
         return [f"{term}/{hinge}" for hinge in hinge_names(len(self.header.knots[term]))]
 
     @property
@@ -71,12 +72,12 @@ class RunsInfo:
 
     @property
     def from_search(self) -> bool:
-        """Whether a search made the runs and set its own box; then the header holds the answer of LearnLoss."""
+        """Whether a search made the runs. Then it set its own box, and the header holds the answer of LearnLoss."""
         return self.header.search is not None
 
     @property
     def best_or_chosen(self) -> str:
-        """The word for the run `best`."""
+        """The word for the run `best`: "best" or "chosen"."""
         return "best" if self.header.chosen is None else "chosen"
 
     @property
@@ -102,7 +103,12 @@ class RunsInfo:
 
 
 def read_runs(path: Path) -> RunsInfo:
-    """Read the runs of a journal; the file is not changed.
+    """Read the runs of a journal, without changing the file.
+
+    Parameters
+    ----------
+    path : Path
+        The journal.
 
     Raises
     ------
@@ -119,6 +125,7 @@ def read_runs(path: Path) -> RunsInfo:
 
 
 def _as_info(path: Path, first: dict[str, Any], records: Sequence[dict[str, Any]]) -> RunsInfo:
+    """Check the lines of a journal, and learn from its runs."""
     header = Header.from_dict(first, len(records), f"The first line of {path}")
     runs = [Run.from_dict(record) for record in records]
     for number, run in enumerate(runs, start=2):
@@ -127,7 +134,7 @@ def _as_info(path: Path, first: dict[str, Any], records: Sequence[dict[str, Any]
 
 
 def _check_terms(where: str, run: Run, box: Box) -> None:
-    """Raise unless a run has the terms of the box."""
+    """Raise unless a run has a weight and a value for each term of the box."""
     missing = [name for name in box.names if run.weights is not None and name not in run.weights]
     if missing:
         raise JournalError(f"{where} must have a weight for each term of the box; it has none for {missing[0]!r}.")
@@ -137,7 +144,14 @@ def _check_terms(where: str, run: Run, box: Box) -> None:
 
 
 def runs_info(header: Header, runs: Sequence[Run]) -> RunsInfo:
-    """Learn from runs, and return both.
+    """Apply LearnLoss to runs, and return the runs with its answer.
+
+    Parameters
+    ----------
+    header : Header
+        The header of the journal.
+    runs : sequence of Run
+        At least one run.
 
     Raises
     ------
@@ -145,14 +159,14 @@ def runs_info(header: Header, runs: Sequence[Run]) -> RunsInfo:
         If there is no run.
     """
     if not runs:
-        raise InvalidInput("A report needs at least one run; found none. Tell the tuner the first one.")
+        raise InvalidInput("A report needs at least one run; found none. Tell the tuner the first run.")
     with_observation = [(run, run.observation) for run in runs if run.observation is not None]
     with_gram = [(run, observation) for run, observation in with_observation if observation.gram is not None]
     pairs = with_gram or with_observation
     learned = None
     if pairs and header.search is None:
         epsilon: Epsilon = "balanced" if with_gram else 0.0
-        with suppress(SolverError), np.errstate(all="ignore"):  # it verifies its answer, however extreme the numbers
+        with suppress(SolverError), np.errstate(all="ignore"):  # extreme numbers do no harm: an answer is verified
             learned = learn_loss([observation for _, observation in pairs], header.box, epsilon=epsilon)
     return RunsInfo(header, tuple(runs), tuple(run for run, _ in pairs), learned)
 
@@ -163,9 +177,9 @@ def run_name(run: Run) -> str:
 
 
 def contributions(info: RunsInfo) -> dict[str, float]:
-    """Return the weight of each term times its value, at the best model.
+    """Return what each term contributes to the loss of the best model: its weight times its value.
 
-    For a learned regularizer this is the sum over its hinges.
+    The contribution of a learned regularizer is the sum over its hinges.
     """
     best, parts = info.best, dict[str, float]()
     if best is None or best.weights is None or best.observation is None:
@@ -177,7 +191,14 @@ def contributions(info: RunsInfo) -> dict[str, float]:
 
 
 def regularizer(info: RunsInfo, term: str) -> tuple[Array, Array] | None:
-    """Return points of a learned regularizer at the best run, to draw lines through; its least value is 0.
+    """Return points of the regularizer that the best run learned, to draw lines through. Its least value is 0.
+
+    Parameters
+    ----------
+    info : RunsInfo
+        The runs.
+    term : str
+        The name of the regularizer.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The page that reports the runs of one tuner, from its journal alone."""
+"""The page about the runs of one tuner, made from its journal alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tuneloss.tuning.run import Run
 
 
 def write_runs_report(info: RunsInfo, path: Path) -> Path:
-    """Write the page to a file; return its path."""
+    """Write the page to a file, and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, runs_page(info).encode())
     return path
@@ -42,6 +42,7 @@ def runs_page(info: RunsInfo) -> str:
 
 
 def _learned(info: RunsInfo) -> str:
+    """Return the section about the best run and its weights."""
     box = "box of LearnLoss" if info.from_search else "box"
     figures = [
         (f"weight-{i}", figure, f"Weight of {name} by run; dashed: bounds of the {box}.")
@@ -55,9 +56,10 @@ def _learned(info: RunsInfo) -> str:
 
 
 def _best_words(info: RunsInfo) -> list[str]:
+    """Say which run is best, and how good it is."""
     best = info.best
     if best is None or best.observation is None:
-        return ["No run of this journal has both weights and an observation yet."]
+        return ["No run in this journal has both weights and an observation yet."]
     score, which = best.observation.score, info.best_or_chosen
     sentences = [f"The {which} model is that of run {run_name(best)}, with a {info.measure} of {score:.5g}."]
     return [*sentences, *_change_words(info, best, score), *([info.header.note] if info.header.note else [])]
@@ -93,31 +95,30 @@ def _weights_table(info: RunsInfo, box: str) -> str:
 
 
 def _progress(info: RunsInfo) -> str:
+    """Return the section about the errors of the runs, after a table of models to compare with."""
     if not any(run.observation is not None for run in info.runs):
         return html.paragraphs(["Nothing to show yet."])
-    caption = "Error by run. Line: the best so far. Dashed: the first run."
-    return _reference_table(info) + runs_figures.side_by_side([("errors", runs_figures.errors_figure(info), caption)])
-
-
-def _reference_table(info: RunsInfo) -> str:
-    """Return a table of the other models that the header names, such as those of plain methods."""
-    reference = info.header.reference
+    reference = info.header.reference  # models to compare with, which a search names
     measures = list(dict.fromkeys(measure for values in reference.values() for measure in values))
     rows = [
         [name, *(f"{values[m]:.4f}" if m in values else "" for m in measures)] for name, values in reference.items()
     ]
-    return html.table(("model", *measures), rows) if rows else ""
+    table = html.table(("model", *measures), rows) if rows else ""
+    caption = "Error by run. Line: the best so far. Dashed: the first run."
+    return table + runs_figures.side_by_side([("errors", runs_figures.errors_figure(info), caption)])
 
 
 def _findings_table(info: RunsInfo) -> str:
-    rows = [[finding.kind, finding.found, finding.remedy] for finding in findings(info)]
+    """Return the findings as a table."""
+    rows = [[finding.kind, finding.statement, finding.remedy] for finding in findings(info)]
     if not rows:
         at_bound = "" if info.from_search else "no weight is at a bound, and "
         return html.paragraphs([f"Nothing stands out: {at_bound}all terms can be told apart."])
-    return html.table(("what", "found", "what to do"), rows, wrap=True)
+    return html.table(("what", "finding", "what to do"), rows, wrap=True)
 
 
 def _runs_table(info: RunsInfo) -> str:
+    """Return all runs as a table."""
     free = runs_figures.free_names(info)
     names, extra = free[: runs_figures.MOST_WEIGHTS], runs_figures.shared_info(info)
     rows = [_run_cells(run, extra, names) for run in info.runs]
@@ -128,7 +129,7 @@ def _runs_table(info: RunsInfo) -> str:
 
 
 def _run_cells(run: Run, extra: list[str], names: list[str]) -> list[str]:
-    """Return a run as text: its number, its error, further numbers, and weights."""
+    """Return the cells of a run: its number, its error, further numbers, and weights."""
     weights = [f"{run.weights[name]:.3g}" if run.weights is not None else "" for name in names]
     error = f"{run.observation.error:.5g}" if run.observation is not None else f"failed: {run.failed}"
     if run.observation is not None and run.observation.metric is not None:

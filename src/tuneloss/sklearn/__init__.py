@@ -1,19 +1,19 @@
 """For scikit-learn: an estimator that learns the weights of its loss as it fits.
 
 estimator.py    TunedLogisticRegression
-examples.py     the examples of a fit, read and checked
+examples.py     reading and checking the examples of a fit
 splits.py       which examples train and which validate
 softmax.py      softmax regression: the terms of its loss, their gradients, and its Hessian
 fitting.py      one fit: the params of least loss
-observe.py      one fit as an observation for LearnLoss
-fold_fits.py    one run of the search: a fit per fold, and which of two runs is better
+observe.py      an observation of one fit, for LearnLoss
+fold_fits.py    one run of the search: one fit per fold, and which of two runs is better
 search.py       strategy "runs": an L2 path, then learned weights
 online.py       strategy "online": weights and a convex regularizer, learned in one run
-comparison.py   three models compared on the same rows
+comparison.py   a comparison of three models on the same rows
 model_file.py   a fitted classifier as one file
 fit_files.py    the files of `tuneloss fit`
 
-Names outside of `__all__` are private.
+Users may import what is in `__all__`; everything else is private.
 """
 
 from tuneloss.sklearn.comparison import ModelComparison, TrainTestRows, compare_models, hold_out

@@ -25,12 +25,12 @@ from tuneloss.types import Array
 
 PLAIN, L2_PATH, TUNED = "no regularizer", "L2 path (LogisticRegressionCV)", "tuned"  # the models, by name
 MEASURES = ("test log loss", "test error")
-MAX_FOLDS = 5  # of the L2 path; fewer if a class has fewer rows
-MIN_PROBABILITY = float(np.finfo(float).eps)  # a lower one counts as this in the log loss, as in scikit-learn
-N_STEPS = 2 + TunedLogisticRegression().max_runs  # of progress: two models, then the runs of the third
+MAX_FOLDS = 5  # folds of the L2 path; fewer if a class has fewer rows
+MIN_PROBABILITY = float(np.finfo(float).eps)  # lower probabilities count as this in the log loss, as in scikit-learn
+N_STEPS = 2 + TunedLogisticRegression().max_runs  # steps of progress: two models, then the runs of the third
 
 Scores = dict[str, float]  # by measure
-Progress = Callable[[int, str], object]  # called with the number of steps done, of N_STEPS, and what is going on
+Progress = Callable[[int, str], object]  # called with the number of steps done, out of N_STEPS, and a note
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,21 +60,21 @@ class TrainTestRows:
 
 
 def hold_out(dataset: Dataset, test_fraction: float = 0.25, seed: int = 0) -> TrainTestRows:
-    """Hold out a part of each class for testing, and standardise all rows by the mean and scale of the others.
+    """Hold out a fraction of each class for testing, and standardise all rows by the training rows' mean and scale.
 
     Parameters
     ----------
     dataset : Dataset
         Inputs and labels, at least 3 rows per class.
     test_fraction : float, default 0.25
-        The part to hold out. At least one row of each class is held out, and at least two are not.
+        The fraction to hold out. At least one row of each class is held out, and at least two are not.
     seed : int, default 0
         Decides which rows are held out.
 
     Raises
     ------
     InvalidInput
-        If the data breaks a rule of `check_dataset`, or is too large to be squared.
+        If the data breaks a rule of `check_dataset`, or if its numbers are too large to be squared.
     """
     y = check_dataset(dataset)
     rng, test = np.random.default_rng(seed), np.zeros(len(y), dtype=bool)
@@ -94,14 +94,14 @@ def hold_out(dataset: Dataset, test_fraction: float = 0.25, seed: int = 0) -> Tr
 
 @dataclass(frozen=True, eq=False)
 class ModelComparison:
-    """Three fitted models and how well they did.
+    """Three fitted models and their test scores.
 
     Parameters
     ----------
     tuned : TunedLogisticRegression
         The model with learned weights.
     run_scores : list of dict
-        The test scores of each run of its search, as means over the models of all folds.
+        The test scores of each run of its search: means over the models of all folds.
     scores : dict of dict
         The test scores of each model by its name, and the seconds that its fit took.
     """
@@ -121,7 +121,8 @@ def compare_models(rows: TrainTestRows, seed: int = 0, on_progress: Progress | N
     seed : int, default 0
         Decides which rows validate the learned weights.
     on_progress : callable, optional
-        Called as ``on_progress(done, note)``, with `done` from 0 to 17: two models, then up to 15 runs of the third.
+        Called as ``on_progress(done, note)``, where `done` counts steps from 0 to 17: two models, then up to 15 runs of
+        the third.
     """
     advance = on_progress or (lambda done, note: None)
     n_folds = min(MAX_FOLDS, int(np.unique(rows.y, return_counts=True)[1].min()))
@@ -153,7 +154,7 @@ def l2_cv(**options: Any) -> LogisticRegressionCV:
 
 
 def _fit_and_score(fit: Callable[[Any, Any], Any], rows: TrainTestRows) -> Scores:
-    """Return the test scores of the model that `fit` returns, and the seconds that it took."""
+    """Return the test scores of the model that `fit` returns, and the seconds that the fit took."""
     start = time.perf_counter()
     model = fit(rows.x, rows.y)
     seconds = time.perf_counter() - start
@@ -161,7 +162,7 @@ def _fit_and_score(fit: Callable[[Any, Any], Any], rows: TrainTestRows) -> Score
 
 
 def _score(probabilities: Array, classes: NDArray[Any], rows: TrainTestRows) -> Scores:
-    """Return the test scores of these probabilities (M, C) of the test rows."""
+    """Return the test scores of predicted probabilities (M, C)."""
     codes = np.searchsorted(classes, rows.y_test)
     likelihood = np.maximum(probabilities[np.arange(len(codes)), codes], MIN_PROBABILITY)
     wrong = probabilities.argmax(axis=1) != codes

@@ -18,17 +18,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from tuneloss.errors import InvalidInput
-from tuneloss.sklearn.examples import check_two_classes, read_examples
+from tuneloss.sklearn.examples import read_examples
 from tuneloss.sklearn.fitting import Fitted, fit
 from tuneloss.sklearn.fold_fits import Fold, FoldFits, OnRun, SearchOptions, best_of, ignore_run, make_fold
 from tuneloss.sklearn.online import online_search, repeated
 from tuneloss.sklearn.search import best_l2_of, choose, grow_penalties, search
-from tuneloss.sklearn.softmax import NAMES, Data, Weights, all_classes, log_probabilities, make_data
+from tuneloss.sklearn.softmax import NAMES, Data, all_classes, log_probabilities, make_data
 from tuneloss.sklearn.splits import make_splits
 from tuneloss.types import Array
 
-ONE_THREAD = 5e7  # examples * inputs * classes: below it, the threads of NumPy's and SciPy's BLAS wait for each other
-SEARCH_TOL = 3  # the search may be this much less exact than the last fit; at 10, weak regularizers look too good
+ONE_THREAD = 5e7  # examples * inputs * classes; below it, BLAS has one thread, since more would wait for each other
+SEARCH_TOL = 3  # tolerance of the search, relative to that of the last fit; at 10, weak regularizers look too good
 REGULARIZERS = NAMES[:-1]
 
 
@@ -58,7 +58,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
     validation_fraction : float, optional
         Validate with one split that holds out this fraction of the examples. By default, 20% of the examples are held
         out. If these are fewer than 500, 5-fold cross-validation is used instead. If they are fewer than 20 per class,
-        more of the 5 folds are used.
+        as many of the 5 folds are used as it takes to have 20 per class.
     cv : int, splitter or iterable of (train, validation) indices, optional
         Cross-validate instead, as everywhere in scikit-learn. If it is a number of folds, examples with equal inputs
         fall into the same fold, and an example of weight 2 counts as two examples.
@@ -96,10 +96,10 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         The last answer of LearnLoss: up to a constant, ``weights . features`` predicts ``scale * error``. Not set with
         "online".
     box_ : Box
-        The weights that LearnLoss could choose from, around the best fit with L2 alone. Not set with "online".
+        The ranges that LearnLoss could choose weights from, around the best fit with L2 alone. Not set with "online".
     regularizer_ : tuple of two arrays
-        The penalty that "online" learned, as positions and values of points. It is linear between them, and continues
-        its first and last line beyond. Set only with "online".
+        The penalty that "online" learned, as the positions and values of points. It is linear between the points and
+        beyond them. Set only with "online".
     n_iter_ : (1,) array
         The number of iterations of the last fit.
     n_features_in_, feature_names_in_
@@ -119,10 +119,10 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
     best one before.
 
     The weights of least validation log loss are chosen. If their gain over L2 alone is within one standard error, or
-    below 0.1%, L2 alone is used: the more weights are learned, the more of a gain is luck.
+    below 0.1%, L2 alone is used, because more of the gain is luck when more weights are learned.
 
-    The last fit is on all examples. Because they are more than in the search, the weights of L1 and L2 grow with the
-    square root of their number. The other terms are sums over examples and grow by themselves.
+    The last fit is on all examples, which are more than in the search. The weights of L1 and L2 therefore grow with the
+    square root of the number of examples. The other terms are sums over examples and grow by themselves.
 
     Examples
     --------
@@ -188,8 +188,8 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         sample_weight : (N,) array, optional
             The weight of each example, >= 0. A weight of 2 is the same as the example twice.
         X_val, y_val : (M, D) and (M,) arrays, optional
-            Validation examples of your own. `cv` and `validation_fraction` are then ignored, and the last fit is on X
-            and X_val together. X_val must be scaled as X is: a Pipeline transforms it only if it has
+            Validation examples. If they are given, `cv` and `validation_fraction` are ignored, and the last fit is on X
+            and X_val together. X_val must be scaled in the same way as X. A Pipeline transforms it only if it has
             ``transform_input=["X_val"]``.
         sample_weight_val : (M,) array, optional
             The weight of each validation example.
@@ -225,10 +225,12 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         """Fit as `fit` does, and call ``on_run(run, folds)`` after each run of the search."""
         _check_parameters(self)
         for name in ("regularizer_", "box_", "learned_"):
-            self.__dict__.pop(name, None)  # of an earlier fit with the other strategy
+            self.__dict__.pop(name, None)  # set by an earlier fit with the other strategy
         examples = read_examples(self, X, y, sample_weight, X_val, y_val, sample_weight_val)
         self.classes_, codes = np.unique(examples.labels, return_inverse=True)
-        check_two_classes(self, self.classes_)
+        if len(self.classes_) < 2:
+            name, classes = type(self).__name__, self.classes_.tolist()
+            raise InvalidInput(f"`{name}` needs examples of at least 2 classes; found one class, {classes}.")
         split_options = {name: getattr(self, name) for name in ("validation_fraction", "cv", "random_state")}
         splits = make_splits(examples, codes, y, **split_options)
         intercept = self.fit_intercept
@@ -270,19 +272,17 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.learned_ = learned and replace(learned, scale=total * learned.scale)
         best = choose(runs)
         weights = grow_penalties(best.weights, growth)
-        if weights["dropout"] > 0:
-            data = self._with_dropout(data, grow_penalties(best_l2_of(runs).weights, growth), best.mean_params())
-        return runs, best, fit(data, weights, best.mean_params(), tol=self.tol, max_iter=self.max_iter)
-
-    def _with_dropout(self, data: Data, weights: Weights, start: Array) -> Data:
-        """Return the data with a dropout term at the probabilities of a first fit with these weights."""
-        first = fit(data, weights, start, tol=SEARCH_TOL * self.tol, max_iter=self.max_iter)
-        return data.with_dropout(first.params)
+        start = best.mean_params()
+        if weights["dropout"] > 0:  # its probabilities are those of a first fit with L2 alone
+            l2_only = grow_penalties(best_l2_of(runs).weights, growth)
+            first = fit(data, l2_only, start, tol=SEARCH_TOL * self.tol, max_iter=self.max_iter)
+            data = data.with_dropout(first.params)
+        return runs, best, fit(data, weights, start, tol=self.tol, max_iter=self.max_iter)
 
     def _learn_online(
         self, data: Data, folds: list[Fold], growth: float, options: SearchOptions
     ) -> tuple[list[FoldFits], FoldFits, Fitted]:
-        """Return the runs, one per epoch, the best one, and the same run on all data up to that epoch."""
+        """Return all runs, which are epochs, the best one, and a repetition on all data up to the best epoch."""
         runs, losses = online_search(folds, options, self._parallel)
         best = best_of(runs)
         losses = [loss.grown(growth) for loss in losses[: runs.index(best) + 1]]
@@ -290,7 +290,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         return runs, best, repeated(data, losses, runs[0].mean_params(), options)
 
     def _parallel(self, function: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Call the function with each of these tuples of arguments."""
+        """Call the function with each tuple of arguments, in threads if `n_jobs` asks for them."""
         if self.n_jobs in (None, 1) or len(jobs) == 1:
             return [function(*job) for job in jobs]
         return list(Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(function)(*job) for job in jobs))
@@ -385,6 +385,7 @@ def _check_parameters(model: TunedLogisticRegression) -> None:
 
 
 def _check_terms(terms: Any) -> None:
+    """Raise unless `terms` names regularizers, "l2" among them."""
     is_names = isinstance(terms, (list, tuple)) and all(isinstance(term, str) for term in terms)
     if not is_names or not {"l2"} <= set(terms) <= set(REGULARIZERS) or len(set(terms)) != len(terms):
         raise InvalidInput(
@@ -393,6 +394,7 @@ def _check_terms(terms: Any) -> None:
 
 
 def _check_splits(fraction: Any, cv: Any) -> None:
+    """Raise unless `validation_fraction` and `cv` are as documented."""
     if fraction is not None and (not isinstance(fraction, Real) or not 0 < float(fraction) < 1):
         raise InvalidInput(f"`validation_fraction` must be None or between 0 and 1; found {fraction!r}.")
     if fraction is not None and cv is not None:

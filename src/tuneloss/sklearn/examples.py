@@ -1,4 +1,4 @@
-"""The examples of a fit, read and checked. Examples of weight 0 are left out."""
+"""Read and check the examples of a fit. Examples of weight 0 are left out."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Examples:
     x : (N, D) array or sparse matrix
         Inputs.
     labels : (N,) array
-        Labels, as the user writes them.
+        Labels, as the user gave them.
     weight : (N,) array
         Sample weights > 0.
     kept : (N,) array of int
         The position of each example among those that the user gave.
     n_train : int, optional
-        The number of examples that train; the rest, at the end, validate. None if no validation examples were given.
+        The number of examples that train; the others, at the end, validate. None if there were no validation examples.
     """
 
     x: Inputs
@@ -50,7 +50,10 @@ def read_examples(
     inputs, labels = validate_data(model, x, y, **options)
     check_classification_targets(labels)
     weight = as_weights(sample_weight, len(labels), "sample_weight")
-    check_validation(x_val, y_val, weight_val)
+    if (x_val is None) != (y_val is None):
+        raise InvalidInput("`X_val` and `y_val` go together; found only one of them. Give both.")
+    if x_val is None and weight_val is not None:
+        raise InvalidInput("`sample_weight_val` is for `X_val` and `y_val`; found it without them.")
     n_train = len(labels)
     if x_val is not None:
         inputs_val, labels_val = validate_data(model, x_val, y_val, reset=False, **options)
@@ -66,7 +69,7 @@ def read_examples(
 
 
 def as_weights(sample_weight: ArrayLike | None, n: int, name: str) -> Array:
-    """Return sample weights (n,), finite and >= 0; ones if none are given."""
+    """Return sample weights (n,), finite and >= 0; ones by default."""
     if sample_weight is None:
         return np.ones(n)
     weight = as_numbers(sample_weight, name)
@@ -79,24 +82,8 @@ def as_weights(sample_weight: ArrayLike | None, n: int, name: str) -> Array:
     return weight
 
 
-def check_validation(x: Any, y: Any, sample_weight: Any) -> None:
-    """Raise unless validation examples are given completely, or not at all."""
-    if (x is None) != (y is None):
-        raise InvalidInput("`X_val` and `y_val` go together; found only one of them. Give both.")
-    if x is None and sample_weight is not None:
-        raise InvalidInput("`sample_weight_val` is for `X_val` and `y_val`; found it without them.")
-
-
-def check_two_classes(model: Any, classes: NDArray[Any]) -> None:
-    """Raise unless the examples have at least two classes."""
-    if len(classes) < 2:
-        raise InvalidInput(
-            f"`{type(model).__name__}` needs examples of at least 2 classes; found one class, {classes.tolist()}."
-        )
-
-
 def join_labels(y: NDArray[Any], y_val: NDArray[Any]) -> NDArray[Any]:
-    """Return the labels of training and validation examples, which must be of one kind."""
+    """Join the labels of training and validation examples, which must be of one kind."""
     if (y.dtype.kind in "OUS") != (y_val.dtype.kind in "OUS"):
         raise InvalidInput(f"`y_val` must hold labels like those of `y`; found {y_val.dtype} and {y.dtype}.")
     unknown = np.setdiff1d(y_val, y)
@@ -106,7 +93,7 @@ def join_labels(y: NDArray[Any], y_val: NDArray[Any]) -> NDArray[Any]:
 
 
 def stack_inputs(x: Inputs, more: Inputs) -> Inputs:
-    """Return the examples of two matrices, one below the other."""
+    """Stack the rows of two matrices; the result is sparse if one of them is."""
     if sparse.issparse(x) or sparse.issparse(more):
         return sparse.vstack([sparse.csr_array(x), sparse.csr_array(more)], format="csr")
     return np.vstack([x, more])

@@ -1,6 +1,6 @@
-"""The files of a fit: a model, the journal of its search, and a report. `tuneloss fit` writes them.
+"""The files of `tuneloss fit`: a model, the journal of its search, and a report.
 
-All three are drafted first and moved into place at the end, so that a fit that fails leaves the old files as they were.
+All three are written to a draft folder and moved into place at the end. So a fit that fails leaves old files unchanged.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tuneloss.sklearn.search import is_l2_only
 from tuneloss.tuning.journal import journal_bytes, read_lines, replace_journal
 from tuneloss.tuning.run import Header, LastLearned, Run
 
-MADE_BY = "fit"  # in the header of the journal
+MADE_BY = "fit"  # names the writer in the header of the journal
 MODEL_FILE, RUNS_FILE, REPORT_FILE = "model.npz", "runs.jsonl", "report.html"
 
 
 def check_replaceable(out: Path) -> None:
-    """Raise `InvalidInput` if a file would be replaced that no earlier fit wrote.
+    """Raise `InvalidInput` if a fit would replace a file that no earlier fit wrote.
 
     Parameters
     ----------
@@ -48,6 +48,7 @@ def _is_journal(path: Path) -> bool:
 
 
 def _is_model(path: Path) -> bool:
+    """Return whether the file is a saved model."""
     try:
         load_model(path)
     except InvalidInput:
@@ -56,19 +57,23 @@ def _is_model(path: Path) -> bool:
 
 
 def _is_report(path: Path) -> bool:
-    """Return whether a journal lies beside the page: a page does not name its writer."""
+    """Return whether a journal lies beside the page, since a page does not name its writer."""
     return path.is_file() and path.with_name(RUNS_FILE).exists()
 
 
 def write_fit(out: Path, dataset: Dataset, rows: TrainTestRows, comparison: ModelComparison) -> dict[str, Path]:
-    """Write model, journal and report into a folder.
+    """Write the model, the journal and the report to a folder.
 
     Parameters
     ----------
     out : Path
         An existing folder. `check_replaceable` says whether its files may be replaced.
-    dataset, rows, comparison
-        What was fitted, as read by `read_dataset`, split by `hold_out` and fitted by `compare_models`.
+    dataset : Dataset
+        The data, as `read_dataset` returns it.
+    rows : TrainTestRows
+        Its rows, as `hold_out` returns them.
+    comparison : ModelComparison
+        The fitted models, as `compare_models` returns them.
 
     Returns
     -------
@@ -80,16 +85,20 @@ def write_fit(out: Path, dataset: Dataset, rows: TrainTestRows, comparison: Mode
     InvalidInput
         If a file cannot be written.
     KeyboardInterrupt
-        If stopped. Its message says so if some of the files may already be new.
+        If the user stops it. The message says whether some of the files may already be new.
     """
     from tuneloss.report.runs_info import runs_info
     from tuneloss.report.runs_page import write_runs_report
 
     title = f"{dataset.title}: {rows}"
-    header, runs = _header(title, comparison), _runs(comparison)
+    header, tuned = _header(title, comparison), comparison.tuned
+    pairs = zip(tuned.history_, comparison.run_scores, strict=True)
+    runs = [Run(i, run["weights"], run["observation"], info=scores) for i, (run, scores) in enumerate(pairs)]
+    about = {"title": title, "weights": tuned.loss_weights_, "results": comparison.scores[TUNED]}
+    model = SavedModel(dataset.names, rows.mean, rows.scale, tuned.coef_, tuned.intercept_, tuned.classes_, about)
     try:
         with draft_folder(out, "fit") as draft:
-            _saved_model(title, dataset, rows, comparison).save(draft / MODEL_FILE)
+            model.save(draft / MODEL_FILE)
             write_whole(draft / RUNS_FILE, journal_bytes(header.to_dict(), [run.to_dict() for run in runs]))
             write_runs_report(runs_info(header, runs), draft / REPORT_FILE)
             _move(draft, out)
@@ -99,6 +108,7 @@ def write_fit(out: Path, dataset: Dataset, rows: TrainTestRows, comparison: Mode
 
 
 def _move(draft: Path, out: Path) -> None:
+    """Move the files of the draft into place."""
     state = f"some files in {out} may be new"
     try:
         replace_journal(out / RUNS_FILE, draft / RUNS_FILE)
@@ -110,13 +120,8 @@ def _move(draft: Path, out: Path) -> None:
         raise InvalidInput(f"`out` must be a folder in which files can be replaced: {reason}; {state}.") from None
 
 
-def _saved_model(title: str, dataset: Dataset, rows: TrainTestRows, comparison: ModelComparison) -> SavedModel:
-    tuned = comparison.tuned
-    about = {"title": title, "weights": tuned.loss_weights_, "results": comparison.scores[TUNED]}
-    return SavedModel(dataset.names, rows.mean, rows.scale, tuned.coef_, tuned.intercept_, tuned.classes_, about)
-
-
 def _header(title: str, comparison: ModelComparison) -> Header:
+    """Return the header of the journal."""
     tuned = comparison.tuned
     weights = tuned.history_[tuned.best_run_]["weights"]
     growth = tuned.loss_weights_["l2"] / weights["l2"]
@@ -126,8 +131,3 @@ def _header(title: str, comparison: ModelComparison) -> Header:
     search = LastLearned() if learned is None else LastLearned(learned.as_dict(), learned.scale, learned.note)
     reference = {name: {m: values[m] for m in MEASURES} for name, values in comparison.scores.items()}
     return Header(tuned.box_, title, MADE_BY, reference, chosen=tuned.best_run_, note=note, search=search)
-
-
-def _runs(comparison: ModelComparison) -> list[Run]:
-    pairs = zip(comparison.tuned.history_, comparison.run_scores, strict=True)
-    return [Run(i, run["weights"], run["observation"], info=scores) for i, (run, scores) in enumerate(pairs)]

@@ -1,4 +1,4 @@
-"""One fit: the params of least loss, by L-BFGS-B from a warm start, in coordinates of similar curvature."""
+"""One fit: L-BFGS-B finds the params of least loss, from a warm start and in coordinates of similar curvature."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tuneloss.errors import RunFailed
 from tuneloss.sklearn.softmax import Data, Weights, conditioner, mixed_targets, smooth_loss
 from tuneloss.types import Array
 
-LOSS_TOL = 1e-13  # relative change of the loss at which L-BFGS-B stops: near rounding, so that the slope decides
+LOSS_TOL = 1e-13  # relative change of the loss at which L-BFGS-B stops; so small that the slope decides first
 EVALUATIONS = 20  # largest number of evaluations of the loss per allowed iteration
 
 
@@ -42,18 +42,14 @@ class Fitted:
 
 
 class _Loss:
-    """The loss of a fit as a function of one flat vector, in which curvatures are similar."""
+    """The loss of a fit as a function of the flat vector ``params * unit``, in which curvatures are similar."""
 
     def __init__(self, data: Data, weights: Weights) -> None:
         self._data, self._weights, self._targets = data, weights, mixed_targets(data, weights)
         self.unit = np.sqrt(conditioner(data, weights))
 
-    def flat(self, params: Array) -> Array:
-        """Return the vector of these params."""
-        return (params * self.unit).ravel()
-
     def params(self, x: Array) -> Array:
-        """Return the params of this vector."""
+        """Return a vector as params."""
         return x.reshape(self.unit.shape) / self.unit
 
     def smooth(self, x: Array) -> tuple[float, Array]:
@@ -80,8 +76,8 @@ def fit(data: Data, weights: Weights, start: Array, *, tol: float, max_iter: int
     start : (F, D + 1) array
         The params to start from.
     tol : float
-        The largest slope that may be left in any coordinate. The unit of a coordinate is such that a step of 1 changes
-        the loss of all examples by about half their number.
+        The largest slope that may remain in any coordinate. Coordinates are scaled so that a step of 1 changes the loss
+        of all examples by about half of their number.
     max_iter : int
         The largest number of iterations.
 
@@ -99,17 +95,16 @@ def fit(data: Data, weights: Weights, start: Array, *, tol: float, max_iter: int
         "ftol": LOSS_TOL,
     }
     loss = _Loss(data, weights)
-    minimise = _minimise_with_l1 if weights["l1"] > 0 else _minimise_smooth
-    x, result = minimise(loss, loss.flat(start), options)
+    flat_start = (start * loss.unit).ravel()
+    if weights["l1"] > 0:
+        x, result = _minimise_with_l1(loss, flat_start, options)
+    else:
+        result = minimize(loss.smooth, flat_start, jac=True, method="L-BFGS-B", options=options)
+        x = result.x
     if not np.isfinite(x).all() or not np.isfinite(result.fun):
         raise RunFailed(f"The fit with weights {weights} gave numbers that are not finite: {result.message}")
-    params = loss.params(x) if result.nit else start  # exactly the start, if that is good enough
+    params = loss.params(x) if result.nit else start  # without an iteration, exactly the start
     return Fitted(dict(weights), params, int(result.nit), bool(result.success), str(result.message))
-
-
-def _minimise_smooth(loss: _Loss, start: Array, options: dict[str, Any]) -> tuple[Array, Any]:
-    result = minimize(loss.smooth, start, jac=True, method="L-BFGS-B", options=options)
-    return result.x, result
 
 
 def _minimise_with_l1(loss: _Loss, start: Array, options: dict[str, Any]) -> tuple[Array, Any]:

@@ -17,7 +17,7 @@ from tuneloss.sklearn.softmax import NAMES, Data, Inputs, Weights, make_data, pr
 from tuneloss.sklearn.splits import Split, check_split
 from tuneloss.types import Array
 
-MIN_GAIN = 1e-3  # relative: a run whose error is lower by less than this is not clearly better
+MIN_GAIN = 1e-3  # relative gain in error below which a run is not clearly better
 
 ParallelMap = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]
 """Calls a function with each of several tuples of arguments, perhaps in parallel."""
@@ -34,7 +34,7 @@ class Fold:
     x : (N, D) array or sparse matrix
         The validation inputs.
     targets : (N, C) array
-        For each validation example its sample weight in the column of its class, and 0 elsewhere.
+        One row per validation example: its sample weight in the column of its class, and 0 elsewhere.
     """
 
     data: Data
@@ -49,7 +49,7 @@ class Fold:
 
 
 def make_fold(x: Inputs, codes: NDArray[np.intp], split: Split, classes: NDArray[Any], *, intercept: bool) -> Fold:
-    """Build the fold of a split; `codes` number the labels in `classes`."""
+    """Build the fold of a split. `codes` are the labels, as positions in `classes`."""
     train, held = (np.flatnonzero(weight > 0) for weight in split)
     check_split(classes, codes[train], len(held))
     data = make_data(x[train], codes[train], split[0][train], len(classes), intercept=intercept)
@@ -80,7 +80,7 @@ class FoldFits:
 
     @classmethod
     def of(cls, folds: Sequence[Fold], weights: Weights, fits: Sequence[Fitted]) -> FoldFits:
-        """Validate one fit per fold."""
+        """Validate one fit per fold, and return them as a run."""
         losses = [fold.losses(fitted.params) for fold, fitted in zip(folds, fits, strict=True)]
         sample_weight = np.concatenate([fold.targets.sum(axis=1) for fold in folds])
         return cls(weights, tuple(fits), np.concatenate(losses), sample_weight)
@@ -101,13 +101,13 @@ class FoldFits:
         return [fitted.params for fitted in self.fits]
 
     def mean_params(self) -> Array:
-        """Return the mean of all models: the fit of all data starts there."""
+        """Return the mean of all models, from which the fit of all data starts."""
         return np.asarray(np.mean(self.params, axis=0))
 
     def joined_observation(self) -> Observation | None:
-        """Return the models of all folds as one model, or None without observations.
+        """Join the observations of all folds into one; None if there are none.
 
-        Features are sums over folds. The error is `mean_error`, and the gram is scaled accordingly.
+        The features are sums over folds. The error is `mean_error`, and the gram is scaled accordingly.
         """
         if not self.observations:
             return None
@@ -167,19 +167,19 @@ def fit_folds(
 
 
 def add_dropout(folds: Sequence[Fold], run: FoldFits) -> list[Fold]:
-    """Return the folds with a dropout term at the probabilities of these models."""
+    """Return the folds with a dropout term, whose probabilities are those of the run's models."""
     pairs = zip(folds, run.params, strict=True)
     return [replace(fold, data=fold.data.with_dropout(params)) for fold, params in pairs]
 
 
 def observe_gradients(folds: Sequence[Fold], run: FoldFits, parallel: ParallelMap) -> FoldFits:
-    """Return the run with observations that have grams."""
+    """Return the run with observations that include grams."""
     jobs = [(fold.data, fitted, fold.x, fold.targets) for fold, fitted in zip(folds, run.fits, strict=True)]
     return replace(run, observations=tuple(parallel(observe, jobs)))
 
 
 def observe_values(folds: Sequence[Fold], run: FoldFits) -> FoldFits:
-    """Return the run with observations without grams, which cost little."""
+    """Return the run with observations without grams, which are cheap."""
     ends = np.cumsum([len(fold.targets) for fold in folds])[:-1]
     errors = [float(part.sum()) for part in np.split(run.sample_weight * run.losses, ends)]
     values = [terms(fold.data, params)[0] for fold, params in zip(folds, run.params, strict=True)]
@@ -188,16 +188,16 @@ def observe_values(folds: Sequence[Fold], run: FoldFits) -> FoldFits:
 
 
 def best_of(runs: Sequence[FoldFits]) -> FoldFits:
-    """Return the run of least error; of equal ones the first.
+    """Return the run of least error, or the first one of a tie.
 
-    `best_index` of the core returns the last of equal models. Here, a tie means that new weights did not move a
-    warm-started fit, so the weights that led to the model are those of the first run.
+    `best_index` of the core returns the last one of a tie. Here, a tie means that new weights did not move a fit with a
+    warm start. So the weights that led to the model are those of the first run.
     """
     return min(runs, key=lambda run: run.error)
 
 
 def clearly_better(run: FoldFits, other: FoldFits) -> bool:
-    """Return whether the error of `run` is lower by more than a standard error of the difference, and than MIN_GAIN."""
+    """Return whether the gain of `run` over `other` exceeds its standard error and MIN_GAIN."""
     gain, weight = other.losses - run.losses, run.sample_weight
     mean = np.average(gain, weights=weight)
     standard_error = math.sqrt(float(weight @ (gain - mean) ** 2)) / weight.sum()

@@ -1,7 +1,7 @@
-"""A linear classifier as one file.
+"""Save a linear classifier as one file, and load it.
 
-The format is NumPy's npz, read without pickle and within bounds: loading a file from anywhere runs no code and cannot
-fill the memory.
+The format is NumPy's npz, read without pickle and within bounds. So a file of unknown origin cannot run code, and it
+cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tuneloss.npz import read_arrays
 from tuneloss.sklearn.softmax import all_classes, log_probabilities
 from tuneloss.types import Array
 
-VERSION = 1  # of the format
-MIN_EXPANDED = 2**26  # bytes that any file may expand to; a larger file may expand to its own size (we compress none)
-MAX_ABOUT = 2**22  # bytes of the description
+VERSION = 1  # version of the format
+MIN_EXPANDED = 2**26  # bytes that any file may expand to; a larger file, which we never compress, may have its own size
+MAX_ABOUT = 2**22  # largest description, in bytes
 NUMBERS, NUMBERS_OR_TEXT = "biuf", "biufU"  # kinds of dtype
 
 
@@ -86,7 +86,7 @@ class SavedModel:
         Parameters
         ----------
         path : Path
-            The file. An old one is replaced.
+            The file. An old file is replaced.
 
         Returns
         -------
@@ -111,8 +111,8 @@ class SavedModel:
 def load_model(path: Path) -> SavedModel:
     """Read a file that `SavedModel.save` wrote.
 
-    A file from elsewhere can do no harm: nothing in it is run, and reading it takes no more memory than a few times its
-    size, or than MIN_EXPANDED if it is compressed.
+    A file of unknown origin can do no harm. Nothing in it is run. Reading it takes no more memory than a few times its
+    size or, if it is compressed, MIN_EXPANDED.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def load_model(path: Path) -> SavedModel:
     Raises
     ------
     InvalidInput
-        If it is another file, or damaged.
+        If the file is damaged, or not such a file.
     """
     what = "a model that `tuneloss fit` saved"
     try:
@@ -140,6 +140,7 @@ def load_model(path: Path) -> SavedModel:
 
 
 def _check_version(path: Path, version: NDArray[Any]) -> None:
+    """Raise unless the file has the version of this format."""
     if version.shape != () or version.dtype.kind not in "iu":
         raise ValueError(f"a version that is not a whole number, {version!s:.80}")
     if version != VERSION:
@@ -163,6 +164,7 @@ def _model(arrays: Mapping[str, NDArray[Any]]) -> SavedModel:
 
 
 def _check_shapes(names: NDArray[Any], numbers: list[NDArray[Any]], classes: NDArray[Any], about: NDArray[Any]) -> None:
+    """Raise unless the shapes of all arrays fit together."""
     d, n = names.size, classes.size
     rows = 1 if n == 2 else n
     shapes = [array.shape for array in (names, *numbers, classes, about)]
@@ -171,9 +173,10 @@ def _check_shapes(names: NDArray[Any], numbers: list[NDArray[Any]], classes: NDA
 
 
 def _as_floats(numbers: list[NDArray[Any]]) -> list[Array]:
+    """Return arrays as float64; raise unless all numbers are finite."""
     if any(array.dtype.kind not in NUMBERS for array in numbers):
         raise ValueError("numbers of another type")
-    with np.errstate(over="ignore"):  # of a wider type than float64; the infinity is found below
+    with np.errstate(over="ignore"):  # a type wider than float64 may give infinity, which is refused below
         floats = [array.astype(np.float64) for array in numbers]
     if not all(np.isfinite(array).all() for array in floats):
         raise ValueError("numbers that are not finite")
@@ -181,6 +184,7 @@ def _as_floats(numbers: list[NDArray[Any]]) -> list[Array]:
 
 
 def _check_classes(classes: NDArray[Any]) -> None:
+    """Raise unless the classes are text or finite numbers."""
     if classes.dtype.kind not in NUMBERS_OR_TEXT:
         raise ValueError(f"classes of type {classes.dtype}")
     if classes.dtype.kind == "f" and not np.isfinite(classes).all():
@@ -188,6 +192,7 @@ def _check_classes(classes: NDArray[Any]) -> None:
 
 
 def _description(about: NDArray[Any]) -> dict[str, Any]:
+    """Read the description."""
     if about.dtype.itemsize > MAX_ABOUT:
         raise ValueError(f"a description of {about.dtype.itemsize:,} bytes")
     description = json.loads(str(about))

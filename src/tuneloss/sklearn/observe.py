@@ -1,13 +1,14 @@
-"""One fit as an observation for LearnLoss: inner products of gradients in the metric of the inverse Hessian.
+"""Observe one fit for LearnLoss: inner products of gradients in the metric of the inverse Hessian.
 
 With the Hessian H of the training loss, the terms' gradients J and the gradient g of the validation error::
 
     gram = [J g]' H^-1 [J g]
 
-At a fit with weights w, the gradient of the loss is zero: J w = 0. The calibrated form of LearnLoss, with gradients
-only, keeps w if no change of mu lowers ``|J mu - g|^2`` in the metric: if J' H^-1 g = 0 for all terms inside the box.
-And -J' H^-1 g is the derivative of the validation error with respect to the weights. So LearnLoss stops exactly where
-no small change of the weights lowers the error. With the plain inner product it would stop elsewhere.
+At a fit with weights w, the gradient of the loss is zero: J w = 0. With gradients only, the calibrated form of
+LearnLoss keeps w if no other weights mu have a lower ``|J mu - g|^2`` in the metric. This holds if J' H^-1 g = 0 for
+all terms inside the box. Because -J' H^-1 g is the derivative of the validation error with respect to the weights,
+LearnLoss stops exactly where no small change of the weights lowers the error. With the plain inner product, it would
+stop elsewhere.
 
 One fit shows in which direction to change the weights. Several fits show how far, because J w = 0 leaves the size of a
 step open.
@@ -24,13 +25,15 @@ from tuneloss.sklearn.fitting import Fitted
 from tuneloss.sklearn.softmax import NAMES, Data, Hessian, Inputs, Weights, conditioner, cross_entropy, terms
 from tuneloss.types import Array
 
-KRYLOV_STEPS = 6  # a rough solution of H is enough: the next fit shows whether the direction was right
+KRYLOV_STEPS = (
+    6  # products with H; a rough solution is enough, since the next fit shows whether the direction was right
+)
 DEPENDENT = 1e-10  # relative size below which a new direction counts as a combination of the others
 SINGULAR = 1e-12  # relative eigenvalue of H below which a direction is left out
 
 
 def observe(data: Data, fitted: Fitted, x: Inputs, targets: Array) -> Observation:
-    """Observe a fit.
+    """Observe a fit, with features, error and gram.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Weights, and a convex regularizer, learned while the model trains: one run of proximal gradient steps.
+"""Learn the weights and a convex regularizer while the model trains, in one run of proximal gradient steps.
 
 After each epoch of steps the models of all folds are observed, and LearnLoss sets the weights of the next epoch. As in
 `tuneloss.torch.OnlineTuner`, it uses only the gradients at the last epochs, and each step is damped.
@@ -34,7 +34,7 @@ from tuneloss.sklearn.softmax import (
 from tuneloss.tuning import OnlineLearner, OnlinePolicy
 from tuneloss.types import Array
 
-KNOTS, EPOCHS, STEPS = 20, 40, 20  # knots of the regularizer, largest number of epochs, gradient steps per epoch
+KNOTS, EPOCHS, STEPS = 20, 40, 20  # knots of the regularizer, most epochs, and gradient steps per epoch
 PATIENCE = 8  # the run ends after this many epochs without an improvement
 POLICY = OnlinePolicy(start="now")
 SMOOTH = NAMES[1:]  # all terms except L1, which is a pair of hinges at 0
@@ -42,7 +42,15 @@ SMOOTH = NAMES[1:]  # all terms except L1, which is a pair of hinges at 0
 
 @dataclass(frozen=True, eq=False)
 class Loss:
-    """Weights of the smooth terms, and the regularizer."""
+    """The loss of one epoch.
+
+    Parameters
+    ----------
+    weights : dict of str to float
+        The weights of the smooth terms.
+    regularizer : PiecewiseLinear
+        The penalty of each coefficient.
+    """
 
     weights: Weights
     regularizer: PiecewiseLinear
@@ -55,8 +63,8 @@ class Loss:
 def proximal_steps(data: Data, loss: Loss, start: Array, n: int, bound: float = 1.0) -> tuple[Array, float]:
     """Take n accelerated proximal gradient steps (Beck and Teboulle 2009), restarted where they overshoot.
 
-    Steps are in the metric of `conditioner`. There, `bound` is a bound on the curvature, which is doubled wherever it
-    proves too small. Returns the params, and the bound for the next call.
+    Steps are in the metric of `conditioner`. In it, `bound` is a bound on the curvature, which is doubled whenever it
+    proves too small. The result is the params, and the bound for the next call.
     """
     metric, targets = conditioner(data, loss.weights), mixed_targets(data, loss.weights)
     free = np.ones_like(metric)
@@ -83,7 +91,7 @@ def proximal_steps(data: Data, loss: Loss, start: Array, n: int, bound: float = 
 def online_search(
     folds: Sequence[Fold], options: SearchOptions, parallel: ParallelMap
 ) -> tuple[list[FoldFits], list[Loss]]:
-    """Return one run per epoch, and the loss that each was trained with. The first has L2 alone."""
+    """Return one run per epoch, and the loss of each. The first run has L2 alone."""
     starts = [fold.data.zeros() for fold in folds]
     first = fit_folds(folds, only_l2(first_l2(folds[0].data)), starts, options=options, parallel=parallel)
     folds = add_dropout(folds, first)
@@ -115,7 +123,7 @@ def online_search(
 
 
 def repeated(data: Data, losses: Sequence[Loss], start: Array, options: SearchOptions) -> Fitted:
-    """Repeat a run on other data: a fit with the first loss, then one epoch with each of the others."""
+    """Repeat a search on other data: a fit with the first loss, then one epoch with each of the others."""
     first = fit(data, losses[0].weights, start, tol=options.tol, max_iter=options.max_iter)
     data, params, bound = data.with_dropout(first.params), first.params, 1.0
     for loss in losses[1:]:
@@ -126,6 +134,7 @@ def repeated(data: Data, losses: Sequence[Loss], start: Array, options: SearchOp
 
 
 def _box(chosen: Sequence[str], p: int, least: float) -> Box:
+    """Return the box of the hinges and the smooth terms; terms that were not chosen are pinned."""
     hinges = (0.0, math.inf) if "l1" in chosen else 0.0
     ranges = dict.fromkeys(hinge_names(p), hinges)
     smooth = {"l2": (least, math.inf), "uniform": (0.0, 1.0), "dropout": (0.0, math.inf)}
@@ -134,6 +143,7 @@ def _box(chosen: Sequence[str], p: int, least: float) -> Box:
 
 
 def _loss(weights: Array, knots: Array) -> Loss:
+    """Return the loss of a vector of weights: hinges first, then smooth terms."""
     p = len(knots)
     smooth = {"l1": 0.0} | dict(zip(SMOOTH, weights[2 * p :].tolist(), strict=True))
     return Loss(smooth, PiecewiseLinear.from_weights(knots, weights[: 2 * p]))

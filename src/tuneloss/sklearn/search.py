@@ -38,9 +38,9 @@ from tuneloss.types import Array
 PATH_FACTOR = 6.0  # ratio of neighbouring L2 weights on the path
 MIN_PATH, MAX_PATH = 3, 15  # smallest and largest number of fits on the path
 START_CURVATURE = 1 / 8  # curvature of L2 at the start of the path, relative to that of log loss for the median input
-FLAT_TOLERANCE = 1e-3  # relative: an error this close to that of constant predictions counts as equal to it
-PATH_STALL = 1e-4  # relative: the path ends if the error of the next model is not lower by this
-LEARNED_FROM = 9  # the number of last models that LearnLoss learns from
+FLAT_TOLERANCE = 1e-3  # relative difference below which an error counts as that of constant predictions
+PATH_STALL = 1e-4  # relative gain in error below which the path ends
+LEARNED_FROM = 9  # number of models, the last ones, that LearnLoss learns from
 MIN_L2 = 1e-3  # lower bound of the learned L2 weight, relative to the best one of the path
 MAX_TERM = 4.0  # upper bound of each learned term, relative to what L2 contributes to the loss of the path's best model
 TINY = 1e-300  # stands for 0 where a number is divided by, or where a logarithm is taken
@@ -55,7 +55,7 @@ class SearchResult:
     runs : list of FoldFits
         All runs, in the order in which they were made.
     box : Box
-        The weights that LearnLoss could choose from.
+        The ranges that LearnLoss could choose weights from.
     learned : LearnedLoss, optional
         The last answer of LearnLoss, in sums over examples. None if nothing was learned.
     """
@@ -81,7 +81,7 @@ def grow_penalties(weights: Weights, factor: float) -> Weights:
 
 
 def first_l2(data: Data) -> float:
-    """Return a rather strong L2 weight, whose curvature is START_CURVATURE times that of the median input."""
+    """Return the L2 weight at the start of the path, which is rather strong: see START_CURVATURE."""
     moments = data.second[data.second > 0]
     return float(np.median(moments)) * START_CURVATURE / 8 if len(moments) else 1.0  # log loss: moment / 4; L2: 2 l2
 
@@ -96,7 +96,7 @@ def constant_error(folds: Sequence[Fold]) -> float:
 
 
 def make_box(terms: Sequence[str], l2: float, features: Array) -> Box:
-    """Return the weights that may be learned, around the best model of the path.
+    """Return the ranges of the weights that may be learned, around the best model of the path.
 
     No term may contribute more to the loss than MAX_TERM times what L2 contributes at that model.
 
@@ -131,15 +131,25 @@ def search(folds: Sequence[Fold], options: SearchOptions, parallel: ParallelMap)
 def fit_l2_path(
     fit_weights: Callable[[Weights, Sequence[Array]], FoldFits], folds: Sequence[Fold], max_runs: int
 ) -> list[FoldFits]:
-    """Fit weaker and weaker L2 weights, then one near the best by a parabola.
+    """Fit weaker and weaker L2 weights, then one near the best weight, found by a parabola.
 
     If the second run is worse than the first, the path turns to stronger weights. While the error is that of constant
-    predictions, all changes are noise: the path then neither turns nor ends.
+    predictions, its changes are noise, so the path neither turns nor ends.
+
+    Parameters
+    ----------
+    fit_weights : callable
+        Fits all folds with some weights, from one start per fold.
+    folds : sequence of Fold
+        The folds.
+    max_runs : int
+        The largest number of runs of the whole search.
 
     Returns
     -------
     list of FoldFits
-        In the order of their weights, except the last. In a path that turned, the second run comes before the first.
+        The runs in the order of their weights, except the last one. In a path that turned, the second run comes before
+        the first.
     """
     runs: list[FoldFits] = []
     flat = constant_error(folds)
@@ -178,7 +188,7 @@ def vertex(errors: Sequence[float]) -> float:
 def fit_learned(
     folds: Sequence[Fold], path: Sequence[FoldFits], options: SearchOptions, parallel: ParallelMap
 ) -> SearchResult:
-    """Fit learned weights until a run is not clearly better than the best before; the result is without the path."""
+    """Fit learned weights until a run is not clearly better than the best before. The result excludes the path."""
     best = best_of(path)
     box = make_box(options.terms, best.weights["l2"], np.sum([o.features for o in best.observations], axis=0))
     recent, runs, tried = list(path[-MIN_PATH:]), list[FoldFits](), list[Array]()

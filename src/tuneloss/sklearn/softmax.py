@@ -28,7 +28,7 @@ from tuneloss.types import Array
 
 NAMES = ("l1", "l2", "uniform", "dropout", "logloss")
 BLOCK = 2**21  # numbers per block of work: 16 MB
-CONSTANT = 1e-24  # relative to the mean square: an input of less variance is constant, up to rounding
+CONSTANT = 1e-24  # an input whose variance is below this share of its mean square is constant, up to rounding
 MIN_SPREAD = 1e-3  # lower bound of the variance p (1 - p) of a class, so that a rare one does not slow a fit down
 Inputs = Any  # (N, D): an array, or a sparse matrix in rows
 Labels = NDArray[np.intp]
@@ -87,8 +87,8 @@ class Data:
         return weighted_targets(self.y, self.sample_weight, self.n_classes)
 
     def with_dropout(self, params: Array) -> Data:
-        """Return the same data, with a dropout term at the probabilities of this model."""
-        q = probabilities(self, params)[:, -self.n_rows :]
+        """Return the same data with a dropout term, whose probabilities are those of this model."""
+        q = np.exp(predicted(self, params)[:, -self.n_rows :])
         return replace(self, curvature=squares(self.x, self.sample_weight[:, None] * q * (1 - q)).T)
 
 
@@ -125,7 +125,7 @@ def squares(x: Inputs, rows: Array, mean: Array | float = 0.0) -> Array:
 
 
 def logits(data: Data, params: Array, x: Inputs | None = None) -> Array:
-    """Return the logits (N, F) of the data or of other inputs, in column-major order: sums over classes are fast."""
+    """Return the logits (N, F) of the data or of other inputs, in column-major order for fast sums over classes."""
     coefficients = params[:, :-1]
     inputs = data.x if x is None else x
     level = params[:, -1] - coefficients @ data.mean
@@ -151,13 +151,8 @@ def predicted(data: Data, params: Array, x: Inputs | None = None) -> Array:
     return log_probabilities(all_classes(logits(data, params, x)))
 
 
-def probabilities(data: Data, params: Array) -> Array:
-    """Return the probabilities (N, C) of the data."""
-    return np.asarray(np.exp(predicted(data, params)))
-
-
 def back(data: Data, residual: Array, x: Inputs | None = None) -> Array:
-    """Return the gradient (F, D + 1) of params, given that of the logits (N, F)."""
+    """Return the gradient (F, D + 1) with respect to params, from that with respect to the logits (N, F)."""
     inputs = data.x if x is None else x
     sums = residual.sum(axis=0)
     slope = (inputs.T @ residual).T if sparse.issparse(inputs) else residual.T @ inputs
@@ -220,7 +215,7 @@ def terms(data: Data, params: Array) -> tuple[Array, list[Array]]:
 
 
 def conditioner(data: Data, weights: Weights) -> Array:
-    """Return about the diagonal (F, D + 1) of the smooth loss's Hessian, at a model that predicts the class shares."""
+    """Approximate the diagonal (F, D + 1) of the smooth loss's Hessian, at a model that predicts the class shares."""
     share = data.targets().sum(axis=0)[-data.n_rows :] / data.total
     spread = (1 + weights["uniform"]) * np.maximum(share * (1 - share), MIN_SPREAD)[:, None]
     slopes = spread * data.second + quadratic(data, weights)
@@ -228,11 +223,23 @@ def conditioner(data: Data, weights: Weights) -> Array:
 
 
 class Hessian:
-    """Products with the Hessian of the smooth loss at a model, restricted to the params that are free."""
+    """Products with the Hessian of the smooth loss at a model, restricted to the free params.
+
+    Parameters
+    ----------
+    data : Data
+        The training examples.
+    weights : dict of str to float
+        The loss weights.
+    params : (F, D + 1) array
+        The model.
+    free : (F, D + 1) array of bool
+        Which params are free.
+    """
 
     def __init__(self, data: Data, weights: Weights, params: Array, free: NDArray[np.bool_]) -> None:
         self._data, self._free, self._quadratic = data, free, quadratic(data, weights)
-        self._p = probabilities(data, params)[:, -data.n_rows :]
+        self._p = np.exp(predicted(data, params)[:, -data.n_rows :])
         self._level = (1 + weights["uniform"]) * data.sample_weight[:, None]
 
     def __call__(self, directions: Array) -> Array:

@@ -25,10 +25,10 @@ from tuneloss.sklearn.softmax import Inputs, Labels
 from tuneloss.types import Array
 
 # How examples are split if the user does not say.
-DEFAULT_FOLDS = 5  # so that a fifth of the examples validates in each fold
+DEFAULT_FOLDS = 5  # a fifth of the examples validates in each fold
 MIN_ONE_FOLD = 500  # validation examples with which one fold can be enough; with fewer, all folds are used
 MIN_PER_CLASS = 20  # validation examples per class, over the folds that are used
-SPREAD_SHARE = 0.5  # of the smallest fold's weight: equal inputs of more weight than this are spread over all folds
+SPREAD_SHARE = 0.5  # equal inputs of more than this share of the smallest fold's weight are spread over all folds
 
 Split = tuple[Array, Array]  # sample weights (N,) of training and of validation
 
@@ -41,11 +41,11 @@ def make_splits(
     Parameters
     ----------
     examples : Examples
-        All examples of positive weight. Those that were given for validation make the only split.
+        All examples of positive weight. If the user gave validation examples, these make the only split.
     codes : (N,) array of int
         Their labels, numbered from 0.
     y : array-like
-        All labels, as the user gave them: a splitter sees these.
+        All labels, as the user gave them, for a splitter.
     validation_fraction, cv, random_state
         As in `TunedLogisticRegression`.
     """
@@ -64,7 +64,7 @@ def make_splits(
 
 
 def _default_splits(x: Inputs, codes: Labels, weight: Array, seed: int) -> list[Split]:
-    """Return one split if it has enough validation examples, and more or all of DEFAULT_FOLDS folds otherwise."""
+    """Return one split if it has enough validation examples; otherwise some or all of DEFAULT_FOLDS folds."""
     fold_weight = weight.sum() / DEFAULT_FOLDS
     n_classes = int(codes.max()) + 1
     n_used = math.ceil(MIN_PER_CLASS * n_classes / fold_weight) if fold_weight >= MIN_ONE_FOLD else DEFAULT_FOLDS
@@ -74,7 +74,7 @@ def _default_splits(x: Inputs, codes: Labels, weight: Array, seed: int) -> list[
 
 
 def _foreign_splits(examples: Examples, y: Any, cv: Any) -> list[Split]:
-    """Return the splits of a scikit-learn splitter, or of a list of indices."""
+    """Return the splits of a scikit-learn splitter or of a list of indices."""
     n, splits = len(np.asarray(y)), []
     for parts in check_cv(cv, y, classifier=True).split(np.zeros((n, 1)), y):
         train, held = (np.bincount(np.arange(n)[part], minlength=n)[examples.kept] for part in parts)
@@ -111,7 +111,7 @@ def k_splits(x: Inputs, y: Labels, sample_weight: Array, n_folds: int, seed: int
 
 
 def fold_parts(x: Inputs, y: Labels, sample_weight: Array, shares: Array, seed: int) -> Array:
-    """Return which part of each example is in each fold.
+    """Return the fraction of each example that belongs to each fold.
 
     Groups of equal inputs are ordered, class by class, by seed and inputs. (The class of a group is the label with most
     of its weight.) Along this order the cumulated weight runs from 0 to 1, and a group goes to the fold in whose part
@@ -122,7 +122,7 @@ def fold_parts(x: Inputs, y: Labels, sample_weight: Array, shares: Array, seed: 
     x, y, sample_weight : (N, D) array or sparse matrix, (N,) array of int, (N,) array > 0
         Inputs, labels and weights.
     shares : (n_folds,) array
-        The part of all examples that each fold is to have. The sum is 1.
+        The fraction of all examples for each fold. The sum is 1.
     seed : int
         Decides the order.
 
@@ -150,7 +150,7 @@ def fold_parts(x: Inputs, y: Labels, sample_weight: Array, shares: Array, seed: 
 
 
 def _main_labels(group: NDArray[np.intp], y: Labels, sample_weight: Array) -> NDArray[np.intp]:
-    """Return for each group the label of largest weight; the lowest of equal ones."""
+    """Return the label of largest weight in each group; of equal ones the lowest."""
     n = int(y.max()) + 1
     pairs, index = np.unique(group * n + y, return_inverse=True)
     weight = np.bincount(index, weights=sample_weight)
@@ -160,7 +160,7 @@ def _main_labels(group: NDArray[np.intp], y: Labels, sample_weight: Array) -> ND
 
 
 def _keys(x: Inputs, n: int, seed: int) -> NDArray[np.uint64]:
-    """Return one number per example that depends on inputs and seed only; the same for dense and sparse inputs."""
+    """Return one number per example, which depends only on seed and inputs, be they dense or sparse."""
     key = int(seed).to_bytes(8, "little")
     keys = np.empty(n, dtype=np.uint64)
     row_of = _sparse_row if sparse.issparse(x) else _dense_row
@@ -178,6 +178,7 @@ def _dense_row(x: Inputs, i: int) -> tuple[NDArray[Any], Array]:
 
 
 def _sparse_row(x: Inputs, i: int) -> tuple[NDArray[Any], Array]:
+    """Return the same for a row of a sparse matrix."""
     row = slice(x.indptr[i], x.indptr[i + 1])
     columns, values = x.indices[row], x.data[row]
     return columns[values != 0], values[values != 0]
