@@ -70,6 +70,63 @@ def test_every_epsilon_gives_verified_weights(instance, epsilon):
     assert_verified(learn_loss(observations, box, epsilon=epsilon), observations, box)
 
 
+@settings(max_examples=150, deadline=None)
+@given(instance=instances(), objective=st.sampled_from(OBJECTIVES), factor=st.sampled_from([0.1, 1.5, 30.0]))
+def test_a_least_scale_holds_and_changes_nothing_where_the_scale_is_larger(instance, objective, factor):
+    observations, box = instance
+    free = learn_loss(observations, box, objective=objective)
+    least = factor * free.scale
+    learned = learn_loss(observations, box, objective=objective, min_scale=least)
+    assert_verified(learned, observations, box)
+    assert learned.argmin == free.argmin  # scales do not decide which model can be selected
+    assert learned.scale >= least * (1 - 1e-9) or learned.note.startswith(answer.UNBOUNDED)
+    if factor < 1:
+        np.testing.assert_array_equal(learned.weights, free.weights)
+
+
+@pytest.mark.parametrize("kind", ["pinned", "unpinned", "simplex"])
+@pytest.mark.parametrize("factor", [1.5, 20.0])
+def test_a_least_scale_above_the_free_one_is_least_squares_at_that_scale(kind, factor):
+    """cvxpy: weights in the box that bring J w nearest to scale * g, where the scale is the least one."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        jacobian, gradient = rng.normal(size=(9, 4)), rng.normal(size=9)
+        box = {
+            "pinned": Box([0.0, 0.0, 0.0, 1.0], [5.0, 5.0, math.inf, 1.0]),
+            "unpinned": Box([0.0, 0.0, 0.0, 0.5], [5.0, 5.0, 5.0, 2.0]),
+            "simplex": Box.simplex(["a", "b", "c", "d"]),
+        }[kind]
+        model = Observation.from_gradients(1.0, np.ones(4), gradient, jacobian)
+        free = learn_loss([model], box, epsilon=math.inf)
+        if free.objective == "paper":  # nothing is positively related to error
+            continue
+        least = factor * free.scale
+        w = cp.Variable(4)
+        rules = [w >= box.lower, w <= np.minimum(box.upper, 1e6)] + ([cp.sum(w) == 1] if kind == "simplex" else [])
+        cp.Problem(cp.Minimize(cp.sum_squares(jacobian @ w - least * gradient)), rules).solve(solver=cp.CLARABEL)
+        learned = learn_loss([model], box, epsilon=math.inf, min_scale=least)
+        assert learned.scale == pytest.approx(least, rel=1e-9)
+        np.testing.assert_allclose(learned.weights, w.value, atol=1e-5 * max(1.0, np.abs(w.value).max()))
+
+
+def test_a_least_scale_is_almost_always_reached():
+    """200 programs in units over six decades, among them simplices."""
+    rng, missed = np.random.default_rng(0), 0
+    for _ in range(200):
+        k = int(rng.integers(2, 7))
+        unit = 10 ** rng.uniform(-3, 3, size=k)
+        box = Box.simplex([f"t{j}" for j in range(k)]) if rng.random() < 0.5 else pinned_box(k)
+        model = Observation.from_gradients(1.0, unit, rng.normal(size=8), rng.normal(size=(8, k)) * unit)
+        least = 3 * learn_loss([model], box, epsilon=math.inf).scale
+        missed += learn_loss([model], box, epsilon=math.inf, min_scale=least).scale < least * (1 - 1e-9)
+    assert missed <= 2
+
+
+def test_a_negative_least_scale_is_refused():
+    with pytest.raises(InvalidInput, match="`min_scale` must not be negative; found -1"):
+        learn_loss(observed(random_models(1, 2, 3, 0)), pinned_box(2), min_scale=-1.0)
+
+
 FUZZED = [  # features, errors, lower, upper: instances that gave a wrong answer, or none
     (
         [

@@ -69,6 +69,7 @@ def learn_loss(
     sample_weight: ArrayLike | None = None,
     offset: bool = False,
     constrained: bool = True,
+    min_scale: float = 0.0,
 ) -> LearnedLoss:
     r"""Learn the loss whose argmin over the observations has the least error, and that best predicts error.
 
@@ -104,6 +105,10 @@ def learn_loss(
     constrained : bool, default True
         False drops the argmin constraints, and Theorem 3 with them. Use it for noisy errors, such as those of
         checkpoints of one run, where the best model may be best by luck.
+    min_scale : float, default 0
+        The least scale. At a model trained to convergence all gradients of the loss are small, so a loss of a small
+        scale fits by its directions alone. A least scale, such as that of an earlier model, rules this out. If no
+        solver succeeds with it, the answer without it is returned, and its note says so.
 
     Returns
     -------
@@ -127,6 +132,7 @@ def learn_loss(
         sample_weight=sample_weight,
         offset=offset,
         constrained=constrained,
+        min_scale=min_scale,
     )
 
 
@@ -218,9 +224,12 @@ class Learner:
         sample_weight: ArrayLike | None = None,
         offset: bool = False,
         constrained: bool = True,
+        min_scale: float = 0.0,
     ) -> LearnedLoss:
         """Do what `learn_loss` does; the objective was checked before."""
-        problem = LearnProblem.of([observations], self.box, epsilon, [sample_weight], offset=offset)
+        problem = LearnProblem.of(
+            [observations], self.box, epsilon, [sample_weight], offset=offset, min_scale=min_scale
+        )
         if constrained:
             return self._best_reachable(problem, best_first(observations), objective)
         no_rows = np.zeros((0, len(self.box)))

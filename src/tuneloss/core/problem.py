@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tuneloss.checks import as_numbers
+from tuneloss.checks import as_number, as_numbers
 from tuneloss.core.box import Box
 from tuneloss.core.cost import cost_matrix, epsilon_value
 from tuneloss.core.observation import Observation
@@ -37,6 +37,7 @@ class LearnProblem:
         sample_weight: Sequence[ArrayLike | None] | None,
         *,
         offset: bool = False,
+        min_scale: float = 0.0,
     ) -> LearnProblem:
         """Check the observations and their sample weights, and build the cost."""
         for fold in folds:
@@ -49,7 +50,8 @@ class LearnProblem:
         number = epsilon_value(epsilon, counted, counts[counts > 0])
         cost = cost_matrix(counted, number, counts[counts > 0], offset=offset)
         features = [np.array([observation.features for observation in fold]) for fold in folds]
-        return cls(features, number, Answers(cost, box, scaling(cost, np.vstack(features), box)))
+        least = _least_scale(min_scale)
+        return cls(features, number, Answers(cost, box, scaling(cost, np.vstack(features), box), least))
 
     def unsolved(self, what: str = "") -> SolverError:
         """Return the error for a program that no solver solved."""
@@ -90,6 +92,14 @@ def check_all_or_none(observations: Sequence[Observation], field: Literal["gram"
             f"Either all observations have a {field} or none; found {sum(has_value)} of {len(has_value)} with one "
             f"(the first without: index {has_value.index(False)}). Leave it out, or give it for all."
         )
+
+
+def _least_scale(min_scale: float) -> float:
+    """Return the least scale; raise unless it is a finite number that is not negative."""
+    number = as_number(min_scale, "min_scale")
+    if number < 0:
+        raise InvalidInput(f"`min_scale` must not be negative; found {min_scale}. Give 0 for no bound.")
+    return number
 
 
 def _sample_weights(sample_weight: ArrayLike | None, m: int) -> Array:

@@ -12,6 +12,8 @@ from tuneloss.core.solver.qp import Solution, eigenvalues_exceed, smallest, solv
 from tuneloss.core.tolerances import CAP, KKT_ACCEPTED, SELECTS, SELECTS_SCALED, UNRELATED
 from tuneloss.types import Array, Objective
 
+UNBOUNDED = "without the least scale"  # the beginning of a note
+
 
 @dataclass(frozen=True, eq=False)
 class Answer:
@@ -32,6 +34,7 @@ class Answers:
     cost: Array  # (k + 1, k + 1), in the caller's units
     box: Box
     scales: Scaling
+    min_scale: float = 0.0
 
     def find(self, rows: Array, objective: Objective, cap: float, *, quick: bool = False) -> Answer | None:
         """Return the verified optimum with ``rows @ weights <= 0``, or None if none was found.
@@ -47,8 +50,18 @@ class Answers:
         quick : bool, default False
             Whether to try the plain solve only.
         """
+        free = self._find(rows, objective, cap, 0.0, quick=quick)
+        if free is None or free.scale >= self.min_scale:
+            return free
+        bounded = self._find(rows, objective, cap, self.min_scale, quick=quick)
+        if bounded is None and not quick:
+            return replace(free, note=_join(f"{UNBOUNDED} ({self.min_scale:.3g}): not solved to tolerance", free.note))
+        return bounded
+
+    def _find(self, rows: Array, objective: Objective, cap: float, min_scale: float, *, quick: bool) -> Answer | None:
         is_calibrated = objective == "calibrated"
-        program = form(objective, _convex(self.scales.cost(self.cost)), rows, self.box, self.scales, cap)
+        cost = _convex(self.scales.cost(self.cost))
+        program = form(objective, cost, rows, self.box, self.scales, cap, min_scale)
         solution = solve(program.problem, quick=quick)
         answer, reason = None, "the calibrated one was not solved to tolerance"
         if solution.residual(program.problem) <= KKT_ACCEPTED:
@@ -60,7 +73,7 @@ class Answers:
                 answer = self._verified(program, rows, tied)
                 answer = answer or self._verified(program, rows, tie_rule_not_met(solution))
         if answer is None and is_calibrated and not quick:
-            answer = self.find(rows, "paper", cap)
+            answer = self._find(rows, "paper", cap, min_scale, quick=False)
             return answer and replace(answer, note=_join(f"paper form used: {reason}", answer.note))
         return answer
 

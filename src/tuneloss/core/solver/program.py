@@ -7,6 +7,8 @@ forms of the cost are two planes that cut it:
     paper        t = 1      minimises cost(weights, scale)
     calibrated   scale = 1  minimises cost(weights, scale) / scale^2; the scale of the weights is then 1 / t
 
+A least scale is one more row: a lower bound on scale in the first plane, an upper bound on t in the second.
+
 All programs are in scaled coordinates, marked by a prime: P has unit diagonal and rows have unit norm. Without scaling,
 every solver may report success and return a wrong answer.
 """
@@ -87,7 +89,7 @@ class Form:
     ----------
     problem : Problem
         Over x = (mu', t') in the calibrated form, over x = (mu', scale') in the paper's.
-    objective, box, scales
+    objective, box, scales, min_scale
         The arguments of `form` that it was built from.
     argmin : (m, k) array
         The argmin rows, on mu'.
@@ -99,6 +101,7 @@ class Form:
     objective: Objective
     box: Box
     scales: Scaling
+    min_scale: float
     argmin: Array
     capped: Array
 
@@ -106,8 +109,12 @@ class Form:
         """Return the weights (k,) of a solution, exactly inside the box, and its scale; not finite if it has none."""
         box, scales, is_calibrated = self.box, self.scales, self.objective == "calibrated"
         mu = solution.x[:-1] / scales.unit
-        t = _ray_length(mu, box) if is_calibrated else 1.0 / scales.t_unit
-        scaled_scale = 1.0 if is_calibrated else max(float(solution.x[-1]), 0.0)
+        least = self.min_scale * scales.error_unit  # scale' at t = 1
+        if is_calibrated:
+            t, scaled_scale = min(_ray_length(mu, box), 1.0 / least if least > 0 else np.inf), 1.0
+        else:
+            t = 1.0 / scales.t_unit
+            scaled_scale = max(float(solution.x[-1]), least * t)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             weights = np.clip(mu / np.float64(t), box.lower, box.upper)
             near = SNAP * np.abs(weights * scales.unit).max() / scales.unit
@@ -126,7 +133,9 @@ class Form:
         return replace(solution, x=np.append(weights * t * self.scales.unit, last))
 
 
-def form(objective: Objective, cost: Array, rows: Array, box: Box, scales: Scaling, cap: float) -> Form:
+def form(
+    objective: Objective, cost: Array, rows: Array, box: Box, scales: Scaling, cap: float, min_scale: float = 0.0
+) -> Form:
     """Build the program of LearnLoss for one guess of the argmin.
 
     Parameters
@@ -144,6 +153,8 @@ def form(objective: Objective, cost: Array, rows: Array, box: Box, scales: Scali
     cap : float
         Replaces an infinite upper bound. It is a multiple of the pinned term, or of the weight's own lower bound if
         that is larger, in scaled units. Finite bounds are cut at `FINITE_CAP` times that. So t' = 0 only if mu' = 0.
+    min_scale : float, default 0
+        The least scale, in the caller's units.
     """
     k = len(box)
     rows = rows / scales.unit
@@ -153,15 +164,21 @@ def form(objective: Objective, cost: Array, rows: Array, box: Box, scales: Scali
     if objective == "calibrated":  # the cut at scale' = 1
         H, c = np.zeros((k + 1, k + 1)), np.append(cost[:k, k], 0.0)
         H[:k, :k] = cost[:k, :k]
-        equal = equal[: 0 if box.is_simplex else None]  # on a simplex mu alone decides: t is the sum of mu
-        G = np.vstack([below, on_mu])
-        problem = Problem(H, c, equal, np.zeros(len(equal)), G, np.zeros(len(G)))
+        t_row = np.append(np.zeros(k), 1.0)
+        if box.is_simplex:  # mu alone decides: t is the sum of mu
+            equal, t_row = equal[:0], np.append(scales.t_unit / scales.unit, 0.0)
+        t_rows = t_row[None] if min_scale > 0 else np.zeros((0, k + 1))
+        longest = np.full(len(t_rows), scales.t_unit / (min_scale * scales.error_unit) if min_scale > 0 else 0.0)
+        G, h = np.vstack([below, on_mu]), np.zeros(len(below) + len(on_mu))
+        G, h = np.vstack([G, _normalised(t_rows)]), np.append(h, longest / lengths(t_rows))
+        problem = Problem(H, c, equal, np.zeros(len(equal)), G, h)
     else:  # the cut at t' = 1
         A, G = (np.pad(part[:, :k], ((0, 0), (0, 1))) for part in (equal, below))
         positive = -np.eye(k + 1)[k:]
-        h = np.concatenate([-below[:, k], np.zeros(len(argmin) + 1)])
+        least = min_scale * scales.error_unit / scales.t_unit
+        h = np.concatenate([-below[:, k], np.zeros(len(argmin)), [-least]])
         problem = Problem(cost, np.zeros(k + 1), A, -equal[:, k], np.vstack([G, on_mu, positive]), h)
-    return Form(problem, objective, box, scales, argmin, capped)
+    return Form(problem, objective, box, scales, min_scale, argmin, capped)
 
 
 def _box_rows(box: Box, scales: Scaling, cap: float) -> tuple[Array, Array, Array]:
