@@ -167,7 +167,7 @@ def online_step(marks: list[int]) -> None:
         return (model(batch[0]) - batch[1]).square().mean()
 
     loss = LinearLoss({"fit": fit, "l1": L1(), "l2": L2()}, box={"fit": 1.0, "l1": (0, 1), "l2": (0, 1)})
-    tuner = OnlineTuner(model, loss, fit, train, validation, policy=OnlinePolicy(start="now"), patience=10**9)
+    tuner = OnlineTuner(model, loss, fit, train, validation, policy=OnlinePolicy(patience=10**9))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     taken, start = [], 0
     print("\nA step of OnlineTuner, ms: median of 50")

@@ -70,8 +70,8 @@ def epoch_with_tuner(quick: bool) -> None:
             optimizer.step()
 
     def tuned(**options: Any) -> Callable[[], None]:
-        policy, look = OnlinePolicy(start="now"), ObserveOptions(**options)
-        tuner = OnlineTuner(model, loss, logloss, train, validation, policy=policy, observe=look, patience=10**6)
+        policy, look = OnlinePolicy(patience=10**6), ObserveOptions(**options)
+        tuner = OnlineTuner(model, loss, logloss, train, validation, policy=policy, observe=look)
 
         def call() -> None:
             epoch()

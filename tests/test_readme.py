@@ -98,14 +98,11 @@ def train_online(seed: int, *, tune: bool) -> tuple[float, float]:
 
 
 def test_tuning_inside_one_run_is_as_the_readme_says():
-    """For the seed of the program, and for seeds 0 to 4."""
-    tuned, plain = (np.array([train_online(seed, tune=tune) for seed in range(5)]) for tune in (True, False))
-    assert (tuned[:, 0] < plain[:, 0]).sum() >= 4
-    assert tuned[0, 0] == pytest.approx(0.43, abs=0.02)
-    assert plain[0, 0] == pytest.approx(0.45, abs=0.02)
-    assert "validation log loss is 0.43 at its best epoch, and 0.45 without the tuner" in " ".join(README.split())
-    for found, said in ((tuned, "0.338 ± 0.067"), (plain, "0.334 ± 0.070"), (tuned - plain, "0.003 ± 0.011")):
+    """For seeds 0 to 9: the tuner gains in all but perhaps one, by as much as is said."""
+    tuned, plain = (np.array([train_online(seed, tune=tune) for seed in range(10)]) for tune in (True, False))
+    assert (tuned[:, 1] < plain[:, 1]).sum() >= 9
+    for found, said in ((tuned, "0.294 ± 0.029"), (plain, "0.350 ± 0.041"), (tuned - plain, "-0.057 ± 0.017")):
         mean, half = (float(number) for number in said.split(" ± "))
         assert said in " ".join(README.split())
-        assert found[:, 1].mean() == pytest.approx(mean, abs=0.01)
-        assert stats.t.ppf(0.975, 4) * found[:, 1].std(ddof=1) / np.sqrt(5) == pytest.approx(half, abs=0.015)
+        assert found[:, 1].mean() == pytest.approx(mean, abs=0.02)
+        assert stats.t.ppf(0.975, 9) * found[:, 1].std(ddof=1) / np.sqrt(10) == pytest.approx(half, abs=0.015)

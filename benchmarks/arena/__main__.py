@@ -43,7 +43,9 @@ class OneRun:
 def methods_of(problem: Problem, random_runs: int) -> list[str]:
     """Return all methods that apply to a problem."""
     instance = problem.draw(0)
-    names = ["plain", *instance.named, *instance.rivals, f"hypergradient {RATE}"]
+    names = ["plain", *instance.named, *instance.rivals]
+    if problem.kind != "hinges":  # hinges have no place before OnlineTuner's first step
+        names.append(f"hypergradient {RATE}")
     return [*names, *(f"random {i}" for i in range(random_runs)), *POLICIES]
 
 

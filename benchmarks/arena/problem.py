@@ -68,6 +68,11 @@ class Instance:
     rivals: tuple[str, ...] = ()
     measures_per_epoch: int = 1
 
+    @property
+    def period(self) -> int:
+        """Training steps between two measurements."""
+        return max(1, len(self.train) // self.measures_per_epoch)
+
 
 @dataclass(frozen=True)
 class Problem:

@@ -37,7 +37,6 @@ def run(problem: Problem, seed: int, method: str) -> dict[str, Any]:
 
 def _train(instance: Instance, optimizer: torch.optim.Optimizer, method: Method) -> dict[str, Any]:
     best: dict[str, Any] = {"validation": math.inf, "test": math.inf, "at": 0}
-    period = max(1, len(instance.train) // instance.measures_per_epoch)
     step, measured, seconds = 0, 0, 0.0
     start = time.process_time()
     for _ in range(instance.epochs):
@@ -47,7 +46,7 @@ def _train(instance: Instance, optimizer: torch.optim.Optimizer, method: Method)
             optimizer.step()
             step += 1
             method.after_step(step)
-            if step % period:
+            if step % instance.period:
                 continue
             measured += 1
             score = method.after_period(mean_error(instance, instance.validation))

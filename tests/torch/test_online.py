@@ -1,5 +1,6 @@
 """OnlineTuner: schedule, memory, way back, resuming; and that it learns what is there to be learned."""
 
+import copy
 import io
 import math
 from dataclasses import fields, replace
@@ -102,12 +103,12 @@ def test_each_step_reads_other_batches_and_a_resumed_tuner_the_same():
             tuner.step()
         return [o.features[0] for o in tuner._learner.observations]
 
-    tuner = make_tuner(train=many, batches=1)
+    tuner = make_tuner(train=many, batches=1, window=10)
     first = values(tuner, 2)
     state = tuner.state_dict()
     rest = values(tuner, 2)
     assert len(set(rest)) > 2
-    again = make_tuner(train=many, batches=1)
+    again = make_tuner(train=many, batches=1, window=10)
     again.load_state_dict(state)
     again.model.load_state_dict(tuner.model.state_dict())
     assert values(again, 2) == rest
@@ -117,7 +118,7 @@ def test_each_step_reads_other_batches_and_a_resumed_tuner_the_same():
 @pytest.mark.parametrize("constraints", ["all", "window", "none"])
 def test_each_step_is_learn_loss_of_what_was_observed(constraints):
     """With the window in the cost, and the constraints of all, of the window, or of none."""
-    tuner, seen = make_tuner(window=3, constraints=constraints, damping=0.0), []
+    tuner, seen = make_tuner(window=3, constraints=constraints, damping=0.0, hold_scale=0.0), []
     optimizer = torch.optim.SGD(tuner.model.parameters(), lr=0.3)
     for step in range(6):
         epoch(tuner, optimizer)
@@ -441,3 +442,57 @@ def test_a_journal_that_cannot_be_written_is_refused_in_words(tmp_path):
     assert tuner.write_journal(tmp_path / "run.jsonl").exists()
     with pytest.raises(JournalError, match="must be a new file"):
         tuner.write_journal(tmp_path / "run.jsonl")
+
+
+# --- what decides which model is best, and weights that are held
+
+
+def test_selection_decides_which_model_is_best():
+    """The best step is that of least error on other examples; `validation` alone sets the weights."""
+    other = make_data(30, seed=7)
+    net = make_net()
+    tuner, plain = (make_tuner(net=copy.deepcopy(net), selection=s, damping=0.0) for s in (other, None))
+    for each in (tuner, plain):
+        run(each, 5)
+    scores = [record.metric for record in tuner.history]
+    assert tuner.best.step == tuner.history[int(np.argmin(scores))].step
+    assert [r.weights for r in tuner.history] == [r.weights for r in plain.history]
+    tuner.restore_best()
+    assert tuner.best.metric == pytest.approx(log_loss(tuner.model, other[0]).item(), rel=1e-6)
+
+
+def test_hold_fixes_the_mean_of_the_last_learned_weights():
+    tuner = make_tuner()
+    run(tuner, 4)
+    learned = [record.learned for record in tuner.history]
+    held = tuner.hold(last=2)
+    for name, weight in held.items():
+        assert weight == pytest.approx(np.mean([w[name] for w in learned[-2:]]), rel=1e-6)
+    assert run(tuner, 2) == [None, None]
+    assert tuner.loss.as_dict() == held
+    other = make_tuner()
+    other.load_state_dict(tuner.state_dict())
+    assert other.step() is None
+
+
+def test_hold_needs_weights_that_were_learned():
+    with pytest.raises(InvalidInput, match="`hold` needs a step that learned weights; found none"):
+        make_tuner().hold()
+
+
+def test_within_an_epoch_no_more_batches_are_read_than_were_trained_on(monkeypatch):
+    """With `every`, "auto" reads at most that many; a number of batches that was asked for stays."""
+    asked = []
+
+    def observe_nothing(options, *rest):
+        asked.append(options.batches)
+        raise RuntimeError
+
+    monkeypatch.setattr("tuneloss.torch.online.observe_with", observe_nothing)
+    many = make_data(*[4] * 40, seed=1)
+    for batches, every in (("auto", 1), ("auto", 3), ("auto", 1000), (7, 3)):
+        tuner = make_tuner(train=many, batches=batches, every=every)
+        tuner._calls = every - 1
+        with pytest.raises(RuntimeError):
+            tuner.step()
+    assert asked == ["auto", 3, 20, 7]

@@ -28,7 +28,9 @@ def checkpoints(n, seed=0):
 @pytest.mark.parametrize("window", [1, 3, None])
 def test_each_step_is_learn_loss_of_the_checkpoints_that_count(constraints, window):
     """With the window in the cost, and the argmin constraints of all, of the window, or of none."""
-    policy = OnlinePolicy("now", epsilon="balanced", window=window, constraints=constraints, damping=0.0)
+    policy = OnlinePolicy(
+        "now", epsilon="balanced", window=window, constraints=constraints, damping=0.0, hold_scale=0.0
+    )
     learner, seen = OnlineLearner(BOX, policy), []
     for observation in checkpoints(6):
         seen.append(observation)
@@ -44,7 +46,7 @@ def test_each_step_is_learn_loss_of_the_checkpoints_that_count(constraints, wind
 
 @pytest.mark.parametrize("window", [1, 10])
 def test_with_start_rise_learning_begins_with_the_first_rise_and_goes_on(window):
-    learner = OnlineLearner(BOX, OnlinePolicy(window=window))
+    learner = OnlineLearner(BOX, OnlinePolicy("rise", window=window))
     errors = [3.0, 2.0, 2.5, 1.0]
     models = [Observation(error, o.features, o.gram) for error, o in zip(errors, checkpoints(4), strict=True)]
     steps = [learner.step(model, START) for model in models]
@@ -63,6 +65,33 @@ def test_damping_averages_losses_in_units_of_error():
         unit = 0.75 * old + 0.25 * new
         weights = (0.75 * old * weights + 0.25 * new * step.learned.weights) / unit
         np.testing.assert_allclose(step.weights, weights, rtol=1e-12)
+
+
+def test_the_scale_falls_by_at_most_a_tenth_per_step():
+    """Checkpoints whose own gradients vanish as training goes on, while the error's do not."""
+    free, held = (OnlineLearner(BOX, OnlinePolicy("now", window=1, hold_scale=h)) for h in (0.0, 0.9))
+    scales = []
+    for step, observation in enumerate(checkpoints(8)):
+        unit = np.append(np.full(3, 0.3**step), 1.0)
+        vanishing = Observation(observation.error, observation.features, observation.gram * unit[:, None] * unit)
+        scales.append([learner.step(vanishing, START).learned.scale for learner in (free, held)])
+    free_scales, held_scales = np.array(scales).T
+    assert free_scales[-1] < 1e-2 * free_scales[0]
+    assert (held_scales[1:] >= 0.9 * held_scales[:-1] * (1 - 1e-9)).all()
+    assert (held_scales >= free_scales * (1 - 1e-9)).all()
+
+
+def test_a_learner_that_is_held_observes_and_keeps_its_weights():
+    learner = OnlineLearner(BOX, OnlinePolicy("now"))
+    first, second = checkpoints(2)
+    learner.step(first, START)
+    learner.hold()
+    step = learner.step(second, START)
+    assert (step.learned, step.note) == (None, "observed only: the weights are held")
+    np.testing.assert_array_equal(step.weights, START)
+    resumed = OnlineLearner(BOX, OnlinePolicy("now"))
+    resumed.load_state_dict(learner.state_dict(), 2, second.score)
+    assert resumed.step(first, START).learned is None
 
 
 def test_only_what_counts_or_constrains_is_kept():

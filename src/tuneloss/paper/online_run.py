@@ -31,7 +31,7 @@ DRAWN = (10, 100, 1000)  # epochs after which the regularizer is recorded
 ONLINE: dict[str, OnlinePolicy | None] = {  # tuners inside one run; all of them observe all batches
     "none": None,
     "tuneloss-paper": OnlinePolicy.paper(),
-    "tuneloss": OnlinePolicy(),
+    "tuneloss": OnlinePolicy(start="rise", window=10, damping=0.7, hold_scale=0.0),  # the default of the records
     "tuneloss-long": OnlinePolicy.long_run(),
 }
 MEASURES = ("train_loss", "validation_loss", "validation_error", "test_loss", "test_error")  # computed at each epoch

@@ -36,7 +36,7 @@ from tuneloss.types import Array
 
 KNOTS, EPOCHS, STEPS = 20, 40, 20  # knots of the regularizer, most epochs, and gradient steps per epoch
 PATIENCE = 8  # the run ends after this many epochs without an improvement
-POLICY = OnlinePolicy(start="now")
+POLICY = OnlinePolicy(window=10, damping=0.7, hold_scale=0.0)  # chosen before these became the defaults of deep models
 SMOOTH = NAMES[1:]  # all terms except L1, which is a pair of hinges at 0
 
 

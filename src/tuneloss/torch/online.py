@@ -17,9 +17,11 @@ from torch.optim import Optimizer
 
 from tuneloss.checks import as_integer, reading
 from tuneloss.core.learn import LearnedLoss
+from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput, JournalError
 from tuneloss.files import write_whole
 from tuneloss.ranking import best_index
+from tuneloss.torch.observing.batches import number_of
 from tuneloss.torch.observing.observe import ObserveOptions, check_call, observe_with
 from tuneloss.torch.observing.passes import Error
 from tuneloss.torch.terms.loss import LinearLoss
@@ -52,8 +54,11 @@ class OnlineTuner:
         Loaders, or anything else that yields batches each time it is iterated over.
     metric : callable, optional
         The number that decides which model is better, if not the error; called like `error`.
+    selection : iterable, optional
+        Other validation batches, which decide which model is better: see `observe`. By default `validation` decides.
     every : int, default 1
-        Observe at every `every`-th call of `step` only, so that `step` can be called after each optimizer step.
+        Observe at every `every`-th call of `step` only, so that `step` can be called after each optimizer step. Then
+        ``batches="auto"`` reads at most `every` training batches, no more than were trained on since the last step.
     policy : OnlinePolicy, optional
         How to learn from the observations: see `tuneloss.tuning.OnlinePolicy`.
     observe : ObserveOptions, optional
@@ -63,8 +68,6 @@ class OnlineTuner:
         If given, warn if it has a weight decay in addition to an L2 term.
     keep_best : bool, default True
         Whether to keep a copy of the best model for `restore_best`.
-    patience : int, default 10
-        Warn that tuning may hurt after this many steps in a row with an error more than 5% above the best.
 
     Examples
     --------
@@ -87,19 +90,18 @@ class OnlineTuner:
         validation: Any,
         *,
         metric: Error | None = None,
+        selection: Any = None,
         every: int = 1,
         policy: OnlinePolicy | None = None,
         observe: ObserveOptions | None = None,
         optimizer: Optimizer | None = None,
         keep_best: bool = True,
-        patience: int = 10,
     ) -> None:
-        check_call("OnlineTuner", model, loss, error, train, validation, metric)
+        check_call("OnlineTuner", model, loss, error, train, validation, metric, selection)
         self.observe_options = _check_type(observe, ObserveOptions, "observe")
         self.model, self.loss, self.error, self.metric = model, loss, error, metric
-        self.train, self.validation = train, validation
-        self.every, self.patience = as_integer(every, "every", 1), as_integer(patience, "patience", 1)
-        self.keep_best = keep_best
+        self.train, self.validation, self.selection = train, validation, selection
+        self.every, self.keep_best = as_integer(every, "every", 1), keep_best
         self.learned: LearnedLoss | None = None
         self._learner = OnlineLearner(loss.box, _check_type(policy, OnlinePolicy, "policy"))
         self._history = History(loss.names)
@@ -145,10 +147,7 @@ class OnlineTuner:
             for placed in self.loss.layout.learned:
                 knots.enter_context(placed.penalty.unplaced_on_error())
             self.loss.place_knots(self.model)
-            options = replace(self.observe_options, seed=self.observe_options.seed + self._calls)
-            observation = observe_with(
-                options, self.model, self.loss, self.error, self.train, self.validation, self.metric
-            )
+            observation = self._observe()
             weights = self.loss.as_dict()
             is_best = self.best is None or best_index([self.best, observation]) == 1  # equally good: the later one
             best_model = self._copy_model() if is_best else self._best_model  # here, since memory may not suffice
@@ -259,6 +258,39 @@ class OnlineTuner:
         self._calls, self._warned_of = calls, warned_of
         self.learned = None
 
+    def _observe(self) -> Observation:
+        options = self.observe_options
+        batches = options.batches
+        if batches == "auto" and self.every > 1:
+            batches = min(self.every, number_of(self.train, "auto", "batches") or self.every)
+        options = replace(options, seed=options.seed + self._calls, batches=batches)
+        data = (self.train, self.validation, self.metric, self.selection)
+        return observe_with(options, self.model, self.loss, self.error, *data)
+
+    def hold(self, last: int = 10) -> dict[str, float]:
+        """Fix the weights at the mean of those that the last steps learned.
+
+        From here on, `step` observes the model and keeps the best one, but learns nothing. The weights can also be used
+        for a new run, by a loss without a tuner.
+
+        Parameters
+        ----------
+        last : int, default 10
+            The number of steps to average over.
+
+        Returns
+        -------
+        dict
+            The weights by name.
+        """
+        learned = [record.learned for record in self._history if record.learned is not None]
+        if not learned:
+            raise InvalidInput("`hold` needs a step that learned weights; found none. Call `step` before.")
+        self._learner.hold()
+        recent = learned[-as_integer(last, "last", 1) :]
+        self.loss.set_weights({name: float(np.mean([w[name] for w in recent])) for name in self.loss.names})
+        return self.loss.as_dict()
+
     def _copy_model(self) -> dict[str, Any]:
         """Copy the state of the model; nothing is copied if `keep_best` is off."""
         state = bare(self.model).state_dict() if self.keep_best else {}
@@ -266,17 +298,17 @@ class OnlineTuner:
 
     def _warn_if_it_hurts(self) -> None:
         """Warn once per best model if the error has stayed far above that model's for `patience` learned steps."""
-        if self._best_index == self._warned_of or len(self._history) - 1 - self._best_index < self.patience:
+        if self._best_index == self._warned_of or len(self._history) - 1 - self._best_index < self.policy.patience:
             return
-        best, recent = self._history[self._best_index], self._history[-self.patience :]
+        best, recent = self._history[self._best_index], self._history[-self.policy.patience :]
         if any(record.learned is None or record.error <= best.error * (1 + HARMFUL_RISE) for record in recent):
             return
         self._warned_of = self._best_index
         warnings.warn(
             f"Tuning may hurt: the error has been more than {HARMFUL_RISE:.0%} above its best, {best.error:.4g} at "
-            f"step {best.step}, for {self.patience} steps, and is {recent[-1].error:.4g} now. `restore_best()` brings "
-            "that model and its weights back. Then a smaller box, more validation data, more draws or batches, or "
-            "another window may help.",
+            f"step {best.step}, for {self.policy.patience} steps, and is {recent[-1].error:.4g} now. `restore_best()` "
+            "brings that model and its weights back. Then a smaller box, more validation data, more draws or batches, "
+            "or another window may help.",
             RuntimeWarning,
             stacklevel=3,
         )

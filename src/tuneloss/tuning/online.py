@@ -28,11 +28,11 @@ NEGLIGIBLE = 1e-3  # sample weight: `decay` drops an observation that would coun
 class OnlinePolicy:
     """How an online run learns from its checkpoints.
 
-    By default, only the gradients at the last 10 checkpoints count, and each step keeps 70% of the old loss.
+    By default, only the gradients at the last 3 checkpoints count, and each step keeps half of the old loss.
 
     Parameters
     ----------
-    start : {"rise", "now"}, default "rise"
+    start : {"now", "rise"}, default "now"
         When learning begins: at the first step ("now"), or once the error has risen for the first time ("rise", as in
         appendix B of the paper). Until then the weights stay as they are.
     objective : {"calibrated", "paper"}, default "calibrated"
@@ -41,16 +41,22 @@ class OnlinePolicy:
         How much gradients count, as for `learn_loss`. Infinity ignores the values of terms and error.
     offset : bool, default True
         Whether loss and error may differ by a constant, as for `learn_loss`.
-    window : int or None, default 10
+    window : int or None, default 3
         How many of the last checkpoints count in the cost; None for all of them.
     decay : float or None, default None
         The sample weight of a checkpoint relative to the one after it, e.g. 0.9. With None, all count equally.
     constraints : {"none", "window", "all"}, default "none"
         The checkpoints to which the argmin constraints of LearnLoss apply.
-    damping : float, default 0.7
+    damping : float, default 0.5
         The fraction of the old loss that each step keeps. Losses are averaged as ``weights / scale``, in units of
         error. So a step with a large scale, where no weights explain the error, changes little. With 0, the learned
         weights are used as they are.
+    hold_scale : float, default 0.9
+        How far the scale may fall in one step: 0.9 keeps at least 90% of the last scale, 0 lets it fall freely. As
+        training converges, the gradients of the loss vanish, but those of the error do not. A free scale follows them
+        down, and the weights of all terms but the pinned one with it. Only the calibrated form holds its scale.
+    patience : int, default 10
+        Warn that tuning may hurt after this many steps in a row with an error more than 5% above the best.
 
     Examples
     --------
@@ -58,19 +64,29 @@ class OnlinePolicy:
     array([0., 0., 1., 1., 1.])
     """
 
-    start: Literal["rise", "now"] = "rise"
+    start: Literal["now", "rise"] = "now"
     objective: Objective = "calibrated"
     epsilon: Epsilon = math.inf
     offset: bool = True
-    window: int | None = 10
+    window: int | None = 3
     decay: float | None = None
     constraints: Literal["none", "window", "all"] = "none"
-    damping: float = 0.7
+    damping: float = 0.5
+    hold_scale: float = 0.9
+    patience: int = 10
 
     @classmethod
     def paper(cls) -> OnlinePolicy:
         """Return the policy of the paper (section 3.1 and appendix B)."""
-        return cls(objective="paper", epsilon="paper", offset=False, window=None, constraints="all", damping=0.0)
+        return cls(
+            objective="paper",
+            epsilon="paper",
+            offset=False,
+            window=None,
+            constraints="all",
+            damping=0.0,
+            hold_scale=0.0,
+        )
 
     @classmethod
     def long_run(cls) -> OnlinePolicy:
@@ -81,7 +97,7 @@ class OnlinePolicy:
         balances the two. The window is 100 checkpoints. This was the best of eight pairs of epsilon and window on one
         data set.
         """
-        return cls(epsilon=2e-4, window=100)
+        return cls(start="rise", epsilon=2e-4, window=100, damping=0.7, hold_scale=0.0)
 
     def __post_init__(self) -> None:
         check_objective(self.objective)
@@ -95,7 +111,10 @@ class OnlinePolicy:
         if self.constraints not in ("all", "window", "none"):
             raise InvalidInput(f'`constraints` must be "all", "window" or "none"; found {self.constraints!r}.')
         if not 0 <= as_number(self.damping, "damping") < 1:
-            raise InvalidInput(f"`damping` must be at least 0 and below 1; found {self.damping}. Give e.g. 0.7.")
+            raise InvalidInput(f"`damping` must be at least 0 and below 1; found {self.damping}. Give e.g. 0.5.")
+        if not 0 <= as_number(self.hold_scale, "hold_scale") <= 1:
+            raise InvalidInput(f"`hold_scale` must be between 0 and 1; found {self.hold_scale}. Give e.g. 0.9.")
+        as_integer(self.patience, "patience", 1)
 
     @property
     def span(self) -> int | None:
@@ -181,7 +200,9 @@ class OnlineLearner:
         self._n_steps = 0
         self._last_score = math.inf
         self._is_learning = policy.start == "now"
+        self._is_held = False
         self._error_per_loss = 0.0  # running average of 1 / scale; 0 before the first learned loss
+        self._scale = 0.0  # of the last learned loss in the calibrated form; 0 before the first
 
     @property
     def observations(self) -> Sequence[Observation]:
@@ -206,19 +227,27 @@ class OnlineLearner:
             The next weights, and how they were learned.
         """
         is_learning = self._is_learning or observation.score > self._last_score
-        error_per_loss = self._error_per_loss
-        if is_learning:
+        error_per_loss, scale = self._error_per_loss, self._scale
+        if self._is_held:
+            step = OnlineStep(weights, None, "observed only: the weights are held")
+        elif is_learning:
             step = self._learn(observation, weights)
         else:
             step = OnlineStep(weights, None, f"observed only: start={self.policy.start!r}")
         if step.learned is not None:
             mixed, error_per_loss = self._damp(step.learned, weights)
+            scale = step.learned.scale if step.learned.objective == "calibrated" else scale
             step = replace(step, weights=mixed)
-        self._is_learning, self._error_per_loss, self._last_score = is_learning, error_per_loss, observation.score
+        self._is_learning, self._last_score = is_learning, observation.score
+        self._error_per_loss, self._scale = error_per_loss, scale
         self._n_steps += 1
         self._observations.append(observation)
         self._drop_old_observations()
         return step
+
+    def hold(self) -> None:
+        """Learn nothing from here on."""
+        self._is_held = True
 
     def _learn(self, observation: Observation, weights: Array) -> OnlineStep:
         observations = [*self._observations, observation]
@@ -231,6 +260,7 @@ class OnlineLearner:
                 sample_weight=self.policy.sample_weight(len(observations)),
                 offset=self.policy.offset,
                 constrained=self.policy.constraints != "none",
+                min_scale=self.policy.hold_scale * self._scale if self.policy.objective == "calibrated" else 0.0,
             )
         except SolverError as reason:
             return OnlineStep(weights, None, str(reason), solver_failed=True)
@@ -263,7 +293,9 @@ class OnlineLearner:
         """Return the state of the learner as JSON types."""
         return {
             "tuning": self._is_learning,
+            "held": self._is_held,
             "unit": self._error_per_loss,
+            "scale": self._scale,
             "observations": [observation.to_dict() for observation in self._observations],
         }
 
@@ -281,6 +313,8 @@ class OnlineLearner:
         """
         observations = [Observation.from_dict(record) for record in state["observations"]]
         is_learning = bool(state["tuning"]) or self.policy.start == "now"  # the state may be of another policy
-        error_per_loss = float(state["unit"])
-        self._is_learning, self._error_per_loss, self._observations = is_learning, error_per_loss, observations
+        error_per_loss, scale = float(state["unit"]), float(state.get("scale", 0.0))
+        self._is_learning, self._is_held = is_learning, bool(state.get("held", False))
+        self._observations = observations
+        self._error_per_loss, self._scale = error_per_loss, scale
         self._n_steps, self._last_score = n_steps, last_score

@@ -145,14 +145,58 @@ def test_parameters_at_a_knot_have_slope_0():
 
 
 def test_parameters_that_no_data_term_uses_count_in_the_penalties():
-    """Their slopes are gradients as good as any."""
+    """Their slopes are gradients as good as any, if all parameters are asked for."""
     net = nn.ModuleDict({"used": make_net(), "unused": nn.Linear(3, 4).double()})
     net.forward = lambda x: net["used"](x)
-    seen = observe(net, make_loss(), brier, TRAIN, VALIDATION)
+    seen = observe(net, make_loss(), brier, TRAIN, VALIDATION, params="*")
     assert_equals(seen, dense(net, PLAIN, penalty_values(net), brier, TRAIN, VALIDATION))
-    lonely = observe(net, make_loss({"fit": log_loss, "r": ConvexPiecewiseLinear(KNOTS)}), brier, TRAIN, VALIDATION)
+    loss = make_loss({"fit": log_loss, "r": ConvexPiecewiseLinear(KNOTS)})
+    lonely = observe(net, loss, brier, TRAIN, VALIDATION, params="*")
     expected = dense(net, {"fit": log_loss}, hinges(KNOTS, matrices(net)), brier, TRAIN, VALIDATION)
     assert_equals(lonely, expected)
+
+
+class TwoHeads(nn.Module):
+    """A trunk with a head for the error and another for an auxiliary task."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.trunk, self.main, self.aux = nn.Linear(6, 5), nn.Linear(5, 3), nn.Linear(5, 4)
+        self.double()
+
+    def forward(self, x):
+        return self.main(torch.tanh(self.trunk(x)))
+
+
+def test_by_default_parameters_on_which_the_error_does_not_depend_are_left_out():
+    """The gram is that of the trunk and the main head alone; values of penalties are those of all parameters."""
+
+    def aux(model, batch):
+        return model.aux(torch.tanh(model.trunk(batch[0]))).square().mean()
+
+    net = TwoHeads()
+    loss = LinearLoss({"fit": log_loss, "aux": aux, "l2": L2()}, {"fit": 1.0, "aux": (0, 1), "l2": (0, 1)})
+    seen = observe(net, loss, brier, TRAIN, VALIDATION)
+    assert_same(seen, observe(net, loss, brier, TRAIN, VALIDATION, params=["trunk.*", "main.*"]), rtol=1e-12)
+    whole = observe(net, loss, brier, TRAIN, VALIDATION, params="*")
+    np.testing.assert_allclose(seen.features, whole.features, rtol=1e-12)
+    assert seen.gram[1, 1] < whole.gram[1, 1]
+    assert seen.gram[-1, -1] == pytest.approx(whole.gram[-1, -1], rel=1e-12)
+
+
+def test_selection_decides_by_the_metric_or_the_error_on_other_examples():
+    net, loss, other = make_net(), make_loss(), make_data(7, 3, seed=9)
+    plain = observe(net, loss, brier, TRAIN, VALIDATION)
+    on_other = observe(net, loss, brier, TRAIN, other)
+    seen = observe(net, loss, brier, TRAIN, VALIDATION, selection=other)
+    assert (seen.error, seen.metric) == (plain.error, pytest.approx(on_other.error, rel=1e-12))
+    np.testing.assert_array_equal(seen.gram, plain.gram)
+    by_metric = observe(net, loss, brier, TRAIN, VALIDATION, metric=log_loss, selection=other)
+    expected = observe(net, loss, brier, TRAIN, other, metric=log_loss)
+    assert by_metric.metric == pytest.approx(expected.metric, rel=1e-12)
+    with pytest.raises(InvalidInput, match="`selection` must be a loader"):
+        observe(net, loss, brier, TRAIN, VALIDATION, selection=iter(other))
 
 
 def test_blocks_of_parameters_do_not_show(monkeypatch):

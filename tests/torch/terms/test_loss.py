@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from tests.torch.reference import Counted, log_loss, make_data, make_net, matrices
 from tuneloss import Box
 from tuneloss.errors import InvalidInput, NotFinite
-from tuneloss.torch import L1, L2, ConvexPiecewiseLinear, Dropout, LinearLoss, UniformLabels, by_layer
+from tuneloss.torch import L1, L2, Augmented, ConvexPiecewiseLinear, Dropout, LinearLoss, UniformLabels, by_layer
 
 BOX = {"fit": 1.0, "smooth": (0, 0.5), "l2": (0, 0.1)}
 
@@ -159,7 +159,7 @@ def test_one_callable_may_give_several_terms():
 
 def test_of_several_terms_those_of_weight_0_do_not_count():
     net, (batch,) = make_net(), make_data(4)
-    loss = LinearLoss([several], {"fit": 1.0, "size": (0, 1)})
+    loss = LinearLoss([several], {"fit": 1.0, "size": (0, 1)}, weights={"fit": 1.0})
     torch.testing.assert_close(loss(net, batch), log_loss(net, batch))
     assert set(loss.last) == {"fit", "size"}  # it was there anyway
 
@@ -170,6 +170,22 @@ def test_in_a_list_a_term_has_the_name_of_its_function_or_kind():
                                                                        "l1": 1.0})  # fmt: skip
     loss(net, batch)
     assert set(loss.last) == set(loss.names)
+
+
+def test_tasks_start_at_1_and_regularizers_at_their_lower_bounds():
+    """Or at the bound nearest to 1; terms of one callable are tasks, and so are callables with a name."""
+
+    def task(model, batch):
+        return log_loss(model, batch)
+
+    terms = {"fit": log_loss, "aux": task, "small": task, "large": task, "smooth": UniformLabels(), "l2": L2()}
+    terms |= {"drop": Dropout(), "noise": Augmented(lambda x: x)}
+    box = {"fit": 1.0, "aux": (0, 10), "small": (0, 0.5), "large": (2, 5), "smooth": (0, 1), "l2": (0.1, 1)}
+    loss = LinearLoss(terms, box | {"drop": (0, 3), "noise": (0, 3)})
+    expected = {"fit": 1, "aux": 1, "small": 0.5, "large": 2, "smooth": 0, "l2": 0.1, "drop": 0, "noise": 0}
+    assert loss.as_dict() == pytest.approx(expected, rel=1e-6)
+    listed = LinearLoss([several, UniformLabels(), L2()], {"fit": 1, "size": (0, 9), "uniform": (0, 1), "l2": (0, 1)})
+    assert listed.as_dict() == {"fit": 1, "size": 1, "uniform": 0, "l2": 0}
 
 
 # --- weights ----------------------------------------------------------------------------------------------------------
@@ -365,7 +381,8 @@ def test_a_write_into_a_copy_is_noticed(writes):
 
 def test_in_half_precision_its_weights_can_still_be_set():
     """A bound that bfloat16 rounds to the outside does not lock the others."""
-    loss = LinearLoss({"fit": log_loss, "smooth": UniformLabels()}, {"fit": (0.7, 1), "smooth": (0, 1)}).bfloat16()
+    box = {"fit": (0.7, 1), "smooth": (0, 1)}
+    loss = LinearLoss({"fit": log_loss, "smooth": UniformLabels()}, box, weights={"smooth": 0.0}).bfloat16()
     loss.set_weights({"smooth": 0.5})
     assert loss.as_dict() == pytest.approx({"fit": 0.7, "smooth": 0.5}, rel=2**-8)
 

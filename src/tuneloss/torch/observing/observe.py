@@ -65,14 +65,23 @@ class ObserveOptions:
         object.__setattr__(self, "seed", as_integer(self.seed, "seed", 0))
 
 
-def check_call(caller: str, model: Any, loss: Any, error: Any, train: Any, validation: Any, metric: Any = None) -> None:
+def check_call(
+    caller: str,
+    model: Any,
+    loss: Any,
+    error: Any,
+    train: Any,
+    validation: Any,
+    metric: Any = None,
+    selection: Any = None,
+) -> None:
     """Raise unless a model can be observed with these arguments; `observe` and `OnlineTuner` share this check.
 
     Parameters
     ----------
     caller : str
         The name of the function or class that was called, for the message about the order of arguments.
-    model, loss, error, train, validation, metric : object
+    model, loss, error, train, validation, metric, selection : object
         Its arguments, as for `observe`.
 
     Raises
@@ -91,6 +100,8 @@ def check_call(caller: str, model: Any, loss: Any, error: Any, train: Any, valid
         check_function(metric, "metric")
     check_loader(train, "train")
     check_loader(validation, "validation")
+    if selection is not None:
+        check_loader(selection, "selection")
 
 
 def observe(
@@ -101,6 +112,7 @@ def observe(
     validation: Any,
     *,
     metric: Error | None = None,
+    selection: Any = None,
     batches: Count = None,
     validation_batches: Count = None,
     params: Select | None = None,
@@ -127,6 +139,9 @@ def observe(
         others are started for this observation.
     metric : callable, optional
         ``(model, batch) -> mean over the batch``. If given, it decides which model is better.
+    selection : iterable, optional
+        Other validation batches. If given, the metric, or the error without one, is computed on them. So the examples
+        that decide which model is better are not those that set the weights.
     batches : int, float, "auto" or None, default None
         How many of the training batches to use: a number, a fraction such as 0.25, None for all, or ``"auto"`` for half
         of them, but at least 8 and at most 100 (100 if the loader has no length). A loader without a length that yields
@@ -135,7 +150,8 @@ def observe(
         How many batches to take the *gradient* of the error on. Its value is always computed on all batches.
     params : str, sequence of str or callable, optional
         The parameters in the gram: a pattern of names, several patterns, or a function ``(name, parameter) -> bool``.
-        By default all that are trained.
+        By default those on which the error depends: the head of an auxiliary task cannot match the error's gradient,
+        which is 0 there.
     draws : int, default 1
         How often to draw random terms (`Dropout`, `Augmented`, callables with ``random = True``), to be averaged. Noise
         in a term's gradient makes its learned weight smaller.
@@ -179,9 +195,9 @@ def observe(
     >>> model.names, model.gram.shape, bool(abs(model.error - model.features[0]) < 1e-6)
     (('fit', 'l2'), (3, 3), True)
     """
-    check_call("observe", model, loss, error, train, validation, metric)
+    check_call("observe", model, loss, error, train, validation, metric, selection)
     options = ObserveOptions(batches, validation_batches, params, draws, merge, seed)
-    return observe_with(options, model, loss, error, train, validation, metric)
+    return observe_with(options, model, loss, error, train, validation, metric, selection)
 
 
 def observe_with(
@@ -192,14 +208,16 @@ def observe_with(
     train: Any,
     validation: Any,
     metric: Error | None = None,
+    selection: Any = None,
 ) -> Observation:
     """Do what `observe` does, with its keywords as one object, for arguments that `check_call` has checked."""
     for _, penalty, _ in loss.layout.learned:
         penalty.check_placed()
     processes, inner = processes_of(model), bare(model)
     modules = nn.ModuleList([inner, loss])  # terms may be modules too
-    with preserved(modules, train, validation), eagerly(inner):
-        seed_loaders(options.seed, train, validation)
+    loaders = [train, validation] if selection is None else [train, validation, selection]
+    with preserved(modules, *loaders), eagerly(inner):
+        seed_loaders(options.seed, *loaders)
         params = trainable(inner)
         select = options.params
         chosen = {name: p for name, p in params.items() if select is None or matches(select, name, p)}
@@ -208,12 +226,15 @@ def observe_with(
         sums = Sums(chosen, processes)
         look = Pass(inner, sums, processes, draws=options.draws, seed=options.seed, merge=options.merge)
         processes.share_buffers(inner)
-        with processes.together():
-            with in_eval_mode(inner), unshrunk_embeddings(modules):
-                look.validation(error, metric, validation, options.validation_batches)
-            if not inner.training:
-                inner.train()
-            with unshrunk_embeddings(modules):
-                look.training(loss, train, options.batches)
+        with processes.together(), in_eval_mode(inner), unshrunk_embeddings(modules):
+            look.validation(error, metric if selection is None else None, validation, options.validation_batches)
+            if selection is not None:
+                look.selection(metric or error, selection)
+        if select is None:
+            sums.keep_params_of_error()
+        if not inner.training:
+            inner.train()
+        with processes.together(), unshrunk_embeddings(modules):
+            look.training(loss, train, options.batches)
         reshard(inner)
         return make_observation(sums, look.spread, loss, params)

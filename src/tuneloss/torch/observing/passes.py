@@ -63,8 +63,18 @@ class Pass:
                 self.sums.counts[ERROR] += n
                 self.sums.add_gradient(ERROR, value, n, last=True)
             if metric is not None:
-                with torch.no_grad():
-                    self.sums.add_value(METRIC, _number(metric(self.model, batch)), n)
+                self._score(metric, batch)
+
+    def selection(self, metric: Error, loader: Any) -> None:
+        """Sum the metric over the batches that decide which model is better."""
+        for batch in self._read(loader, None, "selection"):
+            self._score(metric, batch)
+
+    def _score(self, metric: Error, batch: Batch) -> None:
+        n = size(batch)
+        with torch.no_grad():
+            self.sums.add_value(METRIC, _number(metric(self.model, batch)), n)
+        self.sums.counts[METRIC] += n
 
     def training(self, loss: LinearLoss, loader: Any, count: Count) -> None:
         """Sum all data terms and their gradients: plain terms together, random terms draw by draw."""

@@ -91,6 +91,10 @@ class Processes(ABC):
         return torch.autograd.grad(value, list(params), retain_graph=retain_graph, allow_unused=True), n
 
     @abstractmethod
+    def in_any(self, flags: Sequence[bool]) -> list[bool]:
+        """Return which of the flags are set in any process."""
+
+    @abstractmethod
     def sum_gradients(self, gradients: Sequence[list[Tensor | None]], params: Sequence[Tensor]) -> None:
         """Sum gradients, lists by parameter, over processes; in place."""
 
@@ -110,6 +114,9 @@ class Alone(Processes):
 
     def share_buffers(self, model: nn.Module) -> None:
         """Do nothing."""
+
+    def in_any(self, flags: Sequence[bool]) -> list[bool]:
+        return list(flags)
 
     def sum_gradients(self, gradients: Sequence[list[Tensor | None]], params: Sequence[Tensor]) -> None:
         """Do nothing."""
@@ -132,6 +139,9 @@ class Replicas(Processes):
 
     def together(self) -> AbstractContextManager[None]:
         return together(self.group)
+
+    def in_any(self, flags: Sequence[bool]) -> list[bool]:
+        return _in_any(flags, self.group, self.device)
 
     def sum_gradients(self, gradients: Sequence[list[Tensor | None]], params: Sequence[Tensor]) -> None:
         for gradient in gradients:
@@ -191,6 +201,9 @@ class Shards(Processes):
         divisors, chosen = [self.divisors[id(p)] for p in params], {id(p) for p in params}
         others = [p for p in self.params if id(p) not in chosen]
         return sharded_gradient(n * value, params, divisors, others=others, retain_graph=retain_graph), 1.0
+
+    def in_any(self, flags: Sequence[bool]) -> list[bool]:
+        return _in_any(flags, self.group, self.device)
 
     def sum_gradients(self, gradients: Sequence[list[Tensor | None]], params: Sequence[Tensor]) -> None:
         """Do nothing: `backward()` has summed them."""
@@ -267,6 +280,11 @@ def _find_ddp(model: nn.Module) -> DistributedDataParallel | None:
         )
     chain = [m for m in model.modules() if isinstance(m, DistributedDataParallel)]
     return chain[0] if chain else None
+
+
+def _in_any(flags: Sequence[bool], group: dist.ProcessGroup, device: torch.device) -> list[bool]:
+    (counts,) = sum_parts([torch.tensor(flags, dtype=torch.float64)], group, device)
+    return (counts > 0).tolist()
 
 
 def _share(spread: Spread) -> Tensor:

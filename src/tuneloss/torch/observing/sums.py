@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from itertools import compress
 
 import torch
 from torch import Tensor
@@ -75,6 +76,13 @@ class Sums:
                 sums[i] = total.add_(g, alpha=times)
         return dense, times
 
+    def keep_params_of_error(self) -> None:
+        """From here on, differentiate only by parameters on which the error depends in some process."""
+        used = self.processes.in_any([g is not None for g in self.gradients[ERROR]])
+        if any(used):  # otherwise `make_observation` says that the error depends on nothing
+            self.params = dict(compress(self.params.items(), used))
+            self.gradients[ERROR] = list(compress(self.gradients[ERROR], used))
+
 
 def make_observation(sums: Sums, spread: Spread, loss: LinearLoss, params: Mapping[str, Tensor]) -> Observation:
     """Build the observation of all processes; every process gets the same one.
@@ -129,14 +137,14 @@ def _numbers(
         noise[at.unsqueeze(1), at] = spread.excess(total, n, squares)
     for name, j in columns.items():
         values[j] = sums.values[name]
-    counts = [float(sums.counts[what]) for what in ("train", "validation", ERROR)]
+    counts = [float(sums.counts[what]) for what in ("train", "validation", ERROR, METRIC)]
     return Numbers(gram, noise, values, torch.tensor([sums.values.get(METRIC, 0.0), *counts], dtype=torch.float64))
 
 
 def _observation(loss: LinearLoss, numbers: Numbers, *, with_metric: bool) -> Observation:
     """Turn sums over examples into means."""
     gram, _, values, rest = numbers
-    metric, n_train, n_validation, n_gradient = rest.tolist()
+    metric, n_train, n_validation, n_gradient, n_metric = rest.tolist()
     k = len(loss.names)
     examples, in_gradient = torch.ones(2, k + 1, dtype=torch.float64)
     for j in loss.layout.data.values():
@@ -147,7 +155,7 @@ def _observation(loss: LinearLoss, numbers: Numbers, *, with_metric: bool) -> Ob
         float(values[k]),
         values[:k].numpy(),
         gram.numpy(),
-        metric=metric / n_validation if with_metric else None,
+        metric=metric / n_metric if with_metric else None,
         names=loss.names,
     )
 

@@ -199,6 +199,16 @@ class Source:
         """Whether it draws random numbers, so that an observation may average several draws."""
         return bool(getattr(self.term, "random", False))
 
+    @property
+    def regularizes(self) -> bool:
+        """Whether it is one of the regularizers of this file, rather than a task."""
+        return isinstance(self.term, UniformLabels | Dropout | Augmented)
+
+    @property
+    def known_name(self) -> str | None:
+        """The name of its only term, if that is known before the first call."""
+        return self._fixed_name or getattr(self.term, "name", None) or getattr(self.term, "__name__", None)
+
     def forget(self) -> None:
         """Forget the names that were learned from its first call."""
         self.names = None if self._fixed_name is None else (self._fixed_name,)
@@ -222,7 +232,7 @@ class Source:
         return values
 
     def _only_name(self) -> str:
-        name = self._fixed_name or getattr(self.term, "name", None) or getattr(self.term, "__name__", None)
+        name = self.known_name
         if not isinstance(name, str) or name == "<lambda>":
             raise InvalidInput(
                 "A term in a list that returns one scalar must have a name; found none for "

@@ -35,7 +35,10 @@ class LinearLoss(nn.Module):
         ``{term: (lower, upper)}``, with a number instead of a pair to pin a weight. A bound applies to each weight of
         its term. Or a `Box` over the names of all weights, such as ``Box.simplex(names)``.
     weights : mapping or array, optional
-        The initial weights; by default the lower bounds (on a simplex, equal weights).
+        The first weights; a mapping may leave out names, which start at their lower bounds. By default, tasks start at
+        1, or at the bound nearest to 1: a task of weight 0 would never train its head. Tasks are all data terms except
+        the regularizers `UniformLabels`, `Dropout` and `Augmented`. Regularizers and penalties start at their lower
+        bounds. On a simplex, all weights start equal.
     normalize : bool, default False
         Whether to divide by the sum of the data terms' weights, so that a learned weight does not change the step size
         under SGD. Without it, penalties keep their strength relative to the pinned term. Adam and AdaGrad do not depend
@@ -100,12 +103,22 @@ class LinearLoss(nn.Module):
         self.normalize, self.share_forward = normalize, share_forward
         self._last: dict[str, Tensor] = {}
         self._numbers: tuple[Tensor | None, int, list[float]] = (None, 0, [])
-        equal = [1 / len(self.box)] * len(self.box)
-        start: Any = equal if weights is None and self.box.is_simplex else self.box.lower
+        start = self.box.lower if weights is not None else self._first_weights()
         self.register_buffer("weights", torch.tensor(start, dtype=torch.get_default_dtype()))
         self.register_load_state_dict_pre_hook(_refuse_another_loss)  # type: ignore[no-untyped-call]
         if weights is not None:
             self.set_weights(weights)
+
+    def _first_weights(self) -> Array:
+        """Return the default of `weights`."""
+        box, data = self.box, self.layout.data
+        if box.is_simplex:
+            return np.full(len(box), 1 / len(box))
+        regularizers = {source.known_name for source in self.sources if source.regularizes}
+        tasks = [j for name, j in data.items() if name not in regularizers]
+        start = box.lower.copy()
+        start[tasks] = np.clip(1.0, box.lower[tasks], box.upper[tasks])
+        return start
 
     @property
     def box(self) -> Box:
