@@ -7,7 +7,7 @@ STAMP := $(VENV)/.stamp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test lint format check docs bench clean
+.PHONY: help setup run test lint format check docs bench arena clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ bench: setup ## measure the speed of learn_loss, the online tuner, the paper's t
 	$(BIN)/python benchmarks/tuners.py
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/tuned_logistic.py
+
+arena: setup ## compare methods on the reporting half of benchmarks/arena (records in results/arena.jsonl)
+	$(BIN)/python -m benchmarks.arena --image docs/images/arena.png
 
 clean: ## remove .venv, caches and builds
 	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

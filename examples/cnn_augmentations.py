@@ -48,7 +48,6 @@ from tuneloss import Box
 from tuneloss.paper.statistics import interval
 from tuneloss.torch import L2, Augmented, LinearLoss, OnlineTuner
 from tuneloss.torch.observing import ObserveOptions
-from tuneloss.tuning import OnlinePolicy
 
 AUGMENTATIONS = USEFUL | HARMFUL
 NAMES = ("plain", *AUGMENTATIONS, "l2")
@@ -57,7 +56,6 @@ PINNED, SIMPLEX = "online, plain pinned", "online, simplex"
 METHODS = (NONE, EQUAL, EXPERT, RANDOM, PINNED, SIMPLEX)
 LEARNING_RATE, BATCH, N_TRAIN = 3e-3, 25, 100
 MOST, MOST_L2 = 2.0, 1e-2  # upper bounds of the box; random policies have the same
-NOW = OnlinePolicy(start="now")
 TWO_DRAWS = ObserveOptions(draws=2)  # of each augmentation per observation
 
 
@@ -109,7 +107,7 @@ def run(key: Record) -> Record:
     tuners: list[OnlineTuner] = []
 
     def tune(train: Batches, validation: Batches) -> OnlineTuner:
-        tuners.append(OnlineTuner(model, loss, logloss, train, validation, policy=NOW, observe=TWO_DRAWS))
+        tuners.append(OnlineTuner(model, loss, logloss, train, validation, observe=TWO_DRAWS))
         return tuners[0]
 
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)

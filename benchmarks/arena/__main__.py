@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.arena import score
-from benchmarks.arena.methods import DEFAULTS, POLICIES, RATE
+from benchmarks.arena.methods import CHOICES, DEFAULTS, POLICIES, RATE, RATES
 from benchmarks.arena.problem import Problem
 from benchmarks.arena.problems import PROBLEMS
 from benchmarks.arena.run import run
 from tuneloss.paper.experiment import run_units
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = {"choose": range(100, 106), "report": range(8)}
+SEEDS = {"choose": range(100, 106), "report": range(5)}
 RANDOM_RUNS = 20
 
 
@@ -41,11 +41,12 @@ class OneRun:
 
 
 def methods_of(problem: Problem, random_runs: int) -> list[str]:
-    """Return all methods that apply to a problem."""
+    """Return the methods to run: what is chosen from on the choosing half, all that apply on the reporting half."""
+    rates = [] if problem.kind == "hinges" else [RATE]  # hinges have no place before OnlineTuner's first step
+    if problem.half == "choose":
+        return ["plain", *(f"hypergradient {rate}" for rate in (RATES if rates else ())), *CHOICES]
     instance = problem.draw(0)
-    names = ["plain", *instance.named, *instance.rivals]
-    if problem.kind != "hinges":  # hinges have no place before OnlineTuner's first step
-        names.append(f"hypergradient {RATE}")
+    names = ["plain", *instance.named, *instance.rivals, *(f"hypergradient {rate}" for rate in rates)]
     return [*names, *(f"random {i}" for i in range(random_runs)), *POLICIES]
 
 
@@ -55,7 +56,7 @@ def keys(problems: Sequence[Problem], seeds: Sequence[int], methods: Callable[[P
     for problem in problems:
         for seed in seeds:
             for method in methods(problem):
-                version = DEFAULTS if method in POLICIES else ""
+                version = DEFAULTS if method in CHOICES else ""
                 units.append(OneRun({"problem": problem.name, "seed": seed, "method": method, "defaults": version}))
     return units
 

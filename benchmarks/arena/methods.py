@@ -17,7 +17,8 @@ from tuneloss.torch.observing import ObserveOptions
 from tuneloss.tuning import OnlinePolicy
 
 STEPS_BETWEEN = 5  # training steps between two updates by a hypergradient
-RATE = 0.4  # of the hypergradient; the best of 0.02, 0.05, 0.15 and 0.4 by the mean over the choosing half
+RATES = (0.02, 0.05, 0.15, 0.4)  # of the hypergradient
+RATE = 0.4  # the best of them by the mean over the choosing half
 DEFAULTS = "2026-11"  # the version of the defaults of OnlineTuner: raise it when they change
 
 
@@ -55,13 +56,18 @@ class Online(Method):
     """OnlineTuner."""
 
     def __init__(self, instance: Instance, seed: int, options: Mapping[str, Any]) -> None:
-        super().__init__(instance, options.get("weights"))
+        super().__init__(instance, None)
+        validation, selection = instance.validation, None
+        if options.get("selection"):
+            halves = [cut(batch, options["selection"]) for batch in validation]
+            selection, validation = map(list, zip(*halves, strict=True))
         self.tuner = OnlineTuner(
             instance.model,
             self.loss,
             instance.error,
             instance.train,
-            instance.validation,
+            validation,
+            selection=selection,
             every=instance.period if instance.measures_per_epoch > 1 else 1,
             policy=options.get("policy"),
             observe=ObserveOptions(seed=1000 * seed, **options.get("observe", {})),
@@ -75,7 +81,13 @@ class Online(Method):
     def after_period(self, error: float) -> float:
         if self.tuner.every == 1:
             self.tuner.step()
-        return error
+        return error if self.tuner.selection is None else self.tuner.history[-1].score
+
+
+def cut(batch: Batch, part: float) -> tuple[Batch, Batch]:
+    """Cut a batch of tensors in two; the first has this part of the rows."""
+    n = round(part * len(batch[0]))
+    return tuple(column[:n] for column in batch), tuple(column[n:] for column in batch)
 
 
 class Uncertainty(Method):
@@ -201,9 +213,20 @@ def start_of(instance: Instance) -> dict[str, float]:
     return {n: min(1.0, u) if n in data else (1e-2 * u if math.isfinite(u) else 1e-3) for n, u in upper.items()}
 
 
-POLICIES: dict[str, dict[str, Any]] = {
-    "online": {},
-    "online before": {"policy": OnlinePolicy(start="rise", window=10, damping=0.7, hold_scale=0.0)},
+POLICIES: dict[str, dict[str, Any]] = {"online": {}}  # what is reported: the default options of OnlineTuner
+CHOICES: dict[str, dict[str, Any]] = POLICIES | {  # what the defaults were chosen from; each changes them in one way
+    "start at a rise": {"policy": OnlinePolicy(start="rise")},
+    "free scale": {"policy": OnlinePolicy(hold_scale=0.0)},
+    "scale never falls": {"policy": OnlinePolicy(hold_scale=1.0)},
+    "window 1": {"policy": OnlinePolicy(window=1)},
+    "window 10": {"policy": OnlinePolicy(window=10)},
+    "damping 0": {"policy": OnlinePolicy(damping=0.0)},
+    "damping 0.8": {"policy": OnlinePolicy(damping=0.8)},
+    "values count too": {"policy": OnlinePolicy(epsilon="balanced")},
+    "all parameters": {"observe": {"params": "*"}},
+    "half for selection": {"selection": 0.5},
+    "defaults before": {"policy": OnlinePolicy(start="rise", window=10, damping=0.7, hold_scale=0.0)},
+    "the paper's policy": {"policy": OnlinePolicy.paper()},
 }
 
 
@@ -214,7 +237,7 @@ def make_method(name: str, instance: Instance, optimizer: torch.optim.Optimizer,
     ----------
     name : str
         "plain"; a name of `Instance.named`; "random 0" to "random 19"; "hypergradient 0.05" with its rate;
-        "uncertainty", "loss ratios", "UPGrad"; or a name of `POLICIES`.
+        "uncertainty", "loss ratios", "UPGrad"; or a name of `CHOICES`.
     """
     makers: dict[str, Callable[[], Method]] = {
         "plain": lambda: Method(instance, instance.plain),
@@ -231,4 +254,4 @@ def make_method(name: str, instance: Instance, optimizer: torch.optim.Optimizer,
         return Method(instance, instance.random(np.random.default_rng([seed, int(number)])))
     if word == "hypergradient":
         return Hypergradient(instance, seed, float(number), start_of(instance))
-    return Online(instance, seed, POLICIES[name])
+    return Online(instance, seed, CHOICES[name])

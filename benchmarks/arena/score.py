@@ -13,8 +13,7 @@ from tuneloss.paper.statistics import Interval, interval
 
 Record = Mapping[str, Any]
 BySeed = dict[int, Record]
-RANDOM = "best random run"
-RIVAL = "best rival"
+RANDOM = "best of the random runs"
 NOT_RIVALS = {"plain", "oracle", "expert", "good teacher only", RANDOM}  # an expert or an oracle knows the answer
 
 
@@ -57,16 +56,16 @@ def cost(method: BySeed, base: BySeed) -> float:
     return sum(method[s]["cpu_seconds"] for s in seeds) / sum(base[s]["cpu_seconds"] for s in seeds)
 
 
-def percent(found: Interval) -> str:
-    """Format a change of a logarithm as a percentage."""
+def points(found: Interval) -> str:
+    """Format a change of a logarithm in hundredths: -10 is about 10% lower, -70 is half."""
     half = "" if math.isnan(found.half) else f" ± {100 * found.half:.1f}"
-    return f"{100 * found.mean:+.1f}{half}%"
+    return f"{100 * found.mean:+.1f}{half}"
 
 
 def table(records: Sequence[Record], problems: Sequence[str], online: str) -> str:
     """Return a Markdown table with one row per problem; methods are relative to the plain run."""
-    header = ["problem", "plain: test error", online, RANDOM, "best of the field", "who knows the answer"]
-    header += [f"{online} minus {RANDOM}", f"{online} minus best of the field"]
+    header = ["problem", "plain run: test error", "one tuned run", RANDOM, "best of the field", "with inside knowledge"]
+    header += [f"one tuned run minus {RANDOM}", "one tuned run minus best of the field"]
     rows = [header, ["---"] * len(header)]
     for problem in problems:
         groups = by_method([r for r in records if r["problem"] == problem])
@@ -74,12 +73,12 @@ def table(records: Sequence[Record], problems: Sequence[str], online: str) -> st
             continue
         plain, ours, rival = groups["plain"], groups[online], best_rival(groups, online)
         knowing = [m for m in ("oracle", "expert", "good teacher only") if m in groups]
-        row = [problem, interval([r["test"] for r in plain.values()]).text(3), percent(change(ours, plain))]
-        row.append(percent(change(groups[RANDOM], plain)) if RANDOM in groups else "")
-        row.append(f"{percent(change(groups[rival], plain))} ({rival})" if rival else "")
-        row.append("; ".join(f"{percent(change(groups[m], plain))} ({m})" for m in knowing))
-        row.append(percent(change(ours, groups[RANDOM])) if RANDOM in groups else "")
-        row.append(percent(change(ours, groups[rival])) if rival else "")
+        row = [problem, interval([r["test"] for r in plain.values()]).text(3), points(change(ours, plain))]
+        row.append(points(change(groups[RANDOM], plain)) if RANDOM in groups else "")
+        row.append(f"{points(change(groups[rival], plain))} ({rival})" if rival else "")
+        row.append("; ".join(f"{points(change(groups[m], plain))} ({m})" for m in knowing))
+        row.append(points(change(ours, groups[RANDOM])) if RANDOM in groups else "")
+        row.append(points(change(ours, groups[rival])) if rival else "")
         rows.append(row)
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
 
@@ -96,7 +95,7 @@ def details(records: Sequence[Record], problems: Sequence[str]) -> str:
         for method, runs in sorted(groups.items(), key=lambda pair: change(pair[1], plain).mean):
             error = interval([r["test"] for r in runs.values()]).text(4)
             share = f"{gained(groups, method):.2f}"
-            rows.append([problem, method, error, percent(change(runs, plain)), share, f"{cost(runs, plain):.1f}"])
+            rows.append([problem, method, error, points(change(runs, plain)), share, f"{cost(runs, plain):.1f}"])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
 
 
