@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.observing.batches import Count, batches, merged, number_of, saved_bytes, size
+from tuneloss.torch.observing.batches import Count, batches, merged, number_of, rows_of, saved_bytes, size
 from tuneloss.torch.observing.preserve import seed_everything
 from tuneloss.torch.observing.processes import Processes
 from tuneloss.torch.observing.sampling_noise import PARTS, Spread
-from tuneloss.torch.observing.sums import ERROR, METRIC, Sums
+from tuneloss.torch.observing.sums import ERROR, HALF, METRIC, Sums
 from tuneloss.torch.terms.data_terms import Batch, Source, as_scalar
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.selection import trainable
@@ -38,22 +38,32 @@ class Pass:
         The processes that observe together.
     draws, seed, merge : int, int, bool
         As for `observe`.
+    keep : int, default 0
+        How many training examples to keep, about. If any, the gradient of the error is also summed over a half of the
+        validation batches.
+
+    Attributes
+    ----------
+    kept : list of batches
+        The first training batches, as the loader gave them.
     """
 
     def __init__(
-        self, model: nn.Module, sums: Sums, processes: Processes, *, draws: int, seed: int, merge: bool
+        self, model: nn.Module, sums: Sums, processes: Processes, *, draws: int, seed: int, merge: bool, keep: int = 0
     ) -> None:
         self.model, self.sums, self.processes = model, sums, processes
-        self.draws, self.seed, self.merge = draws, seed, merge
+        self.draws, self.seed, self.merge, self.keep = draws, seed, merge, keep
+        self.kept: list[Batch] = []
         self.spread = Spread(())  # of the training batches
         self.device = next(iter(trainable(model).values())).device
 
     def validation(self, error: Error, metric: Error | None, loader: Any, count: Count) -> None:
         """Sum the error over all batches, its gradient over the first `count` of them, and the metric."""
         read = self._read(loader, None, "validation")
-        first = islice(read, number_of(loader, count, "validation_batches"))
-        larger = self._larger(first, lambda batch: error(self.model, batch), TOGETHER)
-        for with_gradient, batch in chain(zip(repeat(True), larger), zip(repeat(False), read)):
+        number = number_of(loader, count, "validation_batches")
+        most = min(TOGETHER, max(1, (number or 1) // PARTS)) if self.keep else TOGETHER
+        larger = self._larger(islice(read, number), lambda batch: error(self.model, batch), most)
+        for at, (with_gradient, batch) in enumerate(chain(zip(repeat(True), larger), zip(repeat(False), read))):
             n = size(batch)
             with torch.set_grad_enabled(with_gradient):
                 value = as_scalar("error", error(self.model, batch))
@@ -61,10 +71,28 @@ class Pass:
             self.sums.counts["validation"] += n
             if with_gradient:
                 self.sums.counts[ERROR] += n
-                self.sums.add_gradient(ERROR, value, n, last=True)
+                gradient, times = self.sums.add_gradient(ERROR, value, n, last=True)
+                if self.keep and at % 2 == 0:
+                    first = batch
+                    self.sums.add_to(HALF, gradient, times)
+                    self.sums.counts[HALF] += n
             if metric is not None:
                 with torch.no_grad():
                     self.sums.add_value(METRIC, _number(metric(self.model, batch)), n)
+        if self.keep and self.sums.counts[HALF] == self.sums.counts[ERROR]:
+            self._split(error, first)
+
+    def _split(self, error: Error, batch: Batch) -> None:
+        """Let the first half be every second example of the only batch."""
+        if size(batch) < 2:
+            raise InvalidInput(
+                'gradient_metric="curvature" compares two halves of the validation examples; found one example. Give '
+                "at least two."
+            )
+        half = rows_of(batch, slice(0, None, 2))
+        del self.sums.gradients[HALF]
+        self.sums.counts[HALF] = size(half)
+        self.sums.add_gradient(HALF, as_scalar("error", error(self.model, half)), size(half), last=True)
 
     def training(self, loss: LinearLoss, loader: Any, count: Count) -> None:
         """Sum all data terms and their gradients: plain terms together, random terms draw by draw."""
@@ -105,11 +133,19 @@ class Pass:
         """Yield the first batches of a loader, and count them."""
         for batch in self.processes.read(batches(loader, number, what, self.device)):
             self.sums.counts[f"batches of {what}"] += 1
+            if what == "train" and sum(map(size, self.kept)) < self.keep:
+                self.kept.append(batch)
             yield batch
+
+    @property
+    def may_merge(self) -> bool:
+        """Whether batches may be merged in the present modes of the modules."""
+        allowed = self.merge and self.processes.may_merge
+        return allowed and not any(map(_takes_statistics, self.model.modules()))
 
     def _larger(self, read: Iterator[Batch], trial: Callable[[Batch], object], most: int) -> Iterator[Batch]:
         """Merge batches, at most `most`, as far as memory allows; a trial on the first batch measures what it needs."""
-        if not self.merge or not self.processes.may_merge or any(map(_takes_statistics, self.model.modules())):
+        if not self.may_merge:
             return read
         first = next(read, None)
         if first is None:
