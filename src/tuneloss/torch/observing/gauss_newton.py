@@ -57,8 +57,7 @@ class GaussNewton:
         total = torch.zeros(len(rows), len(rows), dtype=torch.float64)
         for d, v in zip(self.diagonal, vectors, strict=True):
             if d:
-                flat = v.flatten(1).double()
-                total += d * (flat @ flat.T).cpu()
+                total += d * (v.flatten(1) @ v.flatten(1).T).cpu().double()
         for part in self.parts:
             total += part.quadratic(vectors)
         return total
@@ -113,7 +112,7 @@ class Part:
         _, curved = self._changes(vectors)
         used = [i for i, h in enumerate(curved) if h is not None]
         if used:
-            pulled = self._pull([self.outputs[i] for i in used], self.params, [curved[i] for i in used])
+            pulled = self._pull([self.outputs[i] for i in used], self.params, [curved[i] for i in used], self.batched)
             yield from ((i, product) for i, product in enumerate(pulled) if product is not None)
 
     def quadratic(self, vectors: Sequence[Tensor]) -> Tensor:
@@ -122,23 +121,26 @@ class Part:
         total = torch.zeros(len(vectors[0]), len(vectors[0]), dtype=torch.float64)
         for change, h in zip(changes, curved, strict=True):
             if h is not None:
-                total += (change.flatten(1).double() @ h.flatten(1).double().T).cpu()
+                total += (change.flatten(1) @ h.flatten(1).T).cpu().double()
         return total
 
     def _changes(self, vectors: Sequence[Tensor]) -> tuple[list[Any], list[Tensor | None]]:
         """Return J v and H J v for each output; None is 0."""
         if not self.at:
             return [], []
-        changes = self._pull(self.pulled, self.along, [vectors[i] for i in self.at])
-        return changes, self._pull(self.slopes, self.stand_ins, changes)
+        changes = self._pull(self.pulled, self.along, [vectors[i] for i in self.at], self.batched)
+        return changes, self._pull(self.slopes, self.stand_ins, changes, batched=True)
 
-    def _pull(self, outputs: Sequence[Any], inputs: Sequence[Tensor], vectors: Sequence[Any]) -> list[Tensor | None]:
+    @staticmethod
+    def _pull(
+        outputs: Sequence[Any], inputs: Sequence[Tensor], vectors: Sequence[Any], batched: bool
+    ) -> list[Tensor | None]:
         """Pull vectors (r, ...) back from outputs to inputs; None is 0."""
-        if self.batched:
+        if batched:
             try:
                 return list(grad(outputs, inputs, vectors, is_grads_batched=True, **KEEP))
             except RuntimeError:  # an operation without a rule for several vectors at once
-                self.batched = False
+                pass
         one_by_one = [grad(outputs, inputs, several, **KEEP) for several in zip(*vectors, strict=True)]
         return [None if column[0] is None else torch.stack(column) for column in zip(*one_by_one, strict=True)]
 

@@ -88,12 +88,12 @@ def block_lanczos(matrix: Symmetric, rows: Tensor, steps: int) -> Ritz:
         space = torch.cat([space, last])
     known = len(images)  # directions of the space whose products are known; the others are the last block
     projected = torch.zeros(len(space), len(space), dtype=torch.float64)
-    projected[:, :known] = (space @ images.T).double().cpu()
+    projected[:, :known] = (space @ images.T).cpu().double()
     projected[:known, known:] = projected[known:, :known].T
     if len(last):
         projected[known:, known:] = matrix.quadratic(last)
     values, vectors = torch.linalg.eigh((projected + projected.T) / 2)
-    return Ritz(values, upper.T.double().cpu() @ vectors[: len(upper)])
+    return Ritz(values, upper.T.cpu().double() @ vectors[: len(upper)])
 
 
 def _new_directions(images: Tensor, known: Tensor) -> Tensor:
