@@ -191,9 +191,10 @@ def observe(
 
     The inverse amplifies noise. So :math:`\\lambda` is the smallest of 1, 0.1, 0.01, 0.001 and 0.0001 times the largest
     eigenvalue of F with which the gradients of the error on two halves of the validation examples have a cosine of at
-    least 0.6. If there is none, the gram is the plain one. This metric does not subtract the noise of sampled batches.
-    It needs memory for up to ten more copies of the parameters per weight, and for the graph of the model on these
-    examples.
+    least 0.5. If there is none, the gram is the plain one. The noise of sampled batches is subtracted as in the plain
+    gram, times a factor by which the metric shrinks one vector of it. The inverse is computed on a Krylov space of two
+    blocks. This needs memory for up to eight more copies of the parameters per weight, and for the graph of the model
+    on these examples.
 
     Examples
     --------

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, repeat
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -14,7 +15,7 @@ from tuneloss.errors import InvalidInput
 from tuneloss.torch.observing.batches import Count, batches, merged, number_of, rows_of, saved_bytes, size
 from tuneloss.torch.observing.preserve import seed_everything
 from tuneloss.torch.observing.processes import Processes
-from tuneloss.torch.observing.sampling_noise import PARTS, Spread
+from tuneloss.torch.observing.sampling_noise import PARTS, Contrast, Spread
 from tuneloss.torch.observing.sums import ERROR, HALF, METRIC, Sums
 from tuneloss.torch.terms.data_terms import Batch, Source, as_scalar
 from tuneloss.torch.terms.loss import LinearLoss
@@ -46,6 +47,8 @@ class Pass:
     ----------
     kept : list of batches
         The first training batches, as the loader gave them.
+    contrast : Contrast or None
+        A vector of the noise of the training batches, if they are not all and some are kept.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class Pass:
         self.draws, self.seed, self.merge, self.keep = draws, seed, merge, keep
         self.kept: list[Batch] = []
         self.spread = Spread(())  # of the training batches
+        self.contrast: Contrast | None = None
         self.device = next(iter(trainable(model).values())).device
 
     def validation(self, error: Error, metric: Error | None, loader: Any, count: Count) -> None:
@@ -102,6 +106,7 @@ class Pass:
         may_go_on = number is not None and length is None
         compares = share < 1 or may_go_on or (self.processes.several and count is not None)
         self.spread = Spread(tuple(loss.layout.data), share, compares=compares)
+        self.contrast = Contrast(np.random.default_rng(self.seed)) if compares and self.keep else None
         most = min(TOGETHER, max(1, (number or 1) // PARTS)) if compares else TOGETHER
         read = self._read(loader, number, "train")
         for at, batch in enumerate(self._larger(read, lambda batch: loss.data_values(self.model, batch), most)):
@@ -113,6 +118,8 @@ class Pass:
                     for draw in range(self.draws):
                         self._terms(loss, [source], batch, n / self.draws, (at, draw))
             self.spread.end_part(n)
+            if self.contrast is not None:
+                self.contrast.end_part(n)
         if may_go_on and self.sums.counts["batches of train"] == number:
             self.spread.share = 0.0  # the loader did not end: these are some of infinitely many batches
 
@@ -128,6 +135,8 @@ class Pass:
             self.sums.add_value(name, value.detach(), n)
             gradient, times = self.sums.add_gradient(name, value, n, last=position == len(values) - 1)
             self.spread.add(name, gradient, list(self.sums.params.values()), times)
+            if self.contrast is not None:
+                self.contrast.add(name, gradient, times)
 
     def _read(self, loader: Any, number: int | None, what: str) -> Iterator[Batch]:
         """Yield the first batches of a loader, and count them."""
