@@ -156,6 +156,40 @@ def size(batch: Any) -> int:
     return len(first)
 
 
+def rows_of(batch: Any, part: slice) -> Any:
+    """Return some examples of a batch: these rows of all tensors that have one row per example.
+
+    Raises
+    ------
+    InvalidInput
+        If the batch is not a tensor, or a tuple, list or dict of tensors and numbers.
+
+    Examples
+    --------
+    >>> rows_of({"x": torch.arange(5), "scale": 2.0}, slice(0, None, 2))
+    {'x': tensor([0, 2, 4]), 'scale': 2.0}
+    """
+    n = size(batch)
+
+    def cut(thing: Any) -> Any:
+        if isinstance(thing, Tensor):
+            return thing[part] if thing.ndim > 0 and len(thing) == n else thing
+        if isinstance(thing, tuple) and hasattr(thing, "_fields"):
+            return type(thing)(*map(cut, thing))
+        if type(thing) in (list, tuple):
+            return type(thing)(map(cut, thing))
+        if type(thing) is dict:
+            return {name: cut(value) for name, value in thing.items()}
+        if thing is None or isinstance(thing, Real | str):
+            return thing
+        raise InvalidInput(
+            "A batch that is split must be a tensor, or a tuple, list or dict of tensors; found a "
+            f"{type(thing).__name__} in it."
+        )
+
+    return cut(batch)
+
+
 def _first_tensor(batch: Any) -> Tensor | None:
     if isinstance(batch, Tensor):
         return batch

@@ -51,7 +51,7 @@ def gram_and_values(
     for name, p in params.items():
         of_penalties = [c for c in columns if name in c.members]
         of_data = {j: gradient[name].reshape(-1) for j, gradient in gradients.items() if name in gradient}
-        for block in _blocks(name, p):
+        for block in blocks(name, p):
             for c in of_penalties:
                 c.see(block)
             if name in inside:
@@ -73,7 +73,7 @@ def _add_products(gram: Tensor, block: Block, of_data: Mapping[int, Tensor], of_
         c.gather(columns, rows)
 
 
-def _blocks(name: str, p: Tensor) -> Iterator[Block]:
+def blocks(name: str, p: Tensor) -> Iterator[Block]:
     """Cut the local part of a parameter into blocks."""
     flat = local(p).reshape(-1)
     for start in range(0, flat.numel(), BLOCK):

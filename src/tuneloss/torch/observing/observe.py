@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from torch import nn
 
@@ -11,6 +11,7 @@ from tuneloss.checks import as_integer
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
 from tuneloss.torch.observing.batches import Count, check_count, check_loader
+from tuneloss.torch.observing.curvature import EXAMPLES, check_curvature, in_curvature_metric
 from tuneloss.torch.observing.passes import Error, Pass
 from tuneloss.torch.observing.preserve import in_eval_mode, preserved, seed_loaders, unshrunk_embeddings
 from tuneloss.torch.observing.processes import processes_of
@@ -19,6 +20,8 @@ from tuneloss.torch.terms.data_terms import check_function, describe
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.selection import Select, matches, trainable
 from tuneloss.torch.wrappers import bare, eagerly, reshard
+
+GradientMetric = Literal["plain", "curvature"]
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,13 @@ class ObserveOptions:
         Whether to merge small batches, as for `observe`.
     seed : int, default 0
         The seed of batches, masks and transforms, as for `observe`.
+    gradient_metric : {"plain", "curvature"}, default "plain"
+        The metric in which gradients are compared, as for `observe`.
 
     Raises
     ------
     InvalidInput
-        If a count of batches, ``draws`` or ``seed`` breaks its rule.
+        If a count of batches, ``draws``, ``seed`` or ``gradient_metric`` breaks its rule.
 
     Examples
     --------
@@ -57,12 +62,17 @@ class ObserveOptions:
     draws: int = 1
     merge: bool = True
     seed: int = 0
+    gradient_metric: GradientMetric = "plain"
 
     def __post_init__(self) -> None:
         check_count(self.batches, "batches")
         check_count(self.validation_batches, "validation_batches")
         object.__setattr__(self, "draws", as_integer(self.draws, "draws", 1))
         object.__setattr__(self, "seed", as_integer(self.seed, "seed", 0))
+        if self.gradient_metric not in get_args(GradientMetric):
+            raise InvalidInput(
+                f"`gradient_metric` must be one of {list(get_args(GradientMetric))}; found {self.gradient_metric!r}."
+            )
 
 
 def check_call(
@@ -119,6 +129,7 @@ def observe(
     draws: int = 1,
     seed: int = 0,
     merge: bool = True,
+    gradient_metric: GradientMetric = "plain",
 ) -> Observation:
     """Observe a model: its validation error, the values of its loss terms, and the gram of all their gradients.
 
@@ -163,6 +174,10 @@ def observe(
         loader of small batches then costs no more than one of large batches. Turn it off for terms that compare the
         examples of a batch, such as contrastive ones, and for models that recompute activations (checkpointing).
         Batches are never merged if batch norm takes its statistics from the batch, nor under FSDP2.
+    gradient_metric : {"plain", "curvature"}, default "plain"
+        The metric in which gradients are compared. With ``"curvature"``, directions count less if the training loss is
+        strongly curved in them: see the notes. This is for one process, for losses of at most 64 weights, and for data
+        terms that depend on parameters through the outputs of the model alone.
 
     Returns
     -------
@@ -184,6 +199,19 @@ def observe(
     needs memory for one copy of the parameters per data term, one for the error, and one per weight of a user-defined
     penalty that is not `entrywise`. It forms no n x k matrix.
 
+    In the curvature metric, the gram is :math:`\\lambda M' (F + \\lambda I)^{-1} M`, with the gradients M = [J | g] of
+    all terms and of the error. F is the Gauss-Newton matrix of the data terms with their present weights, on about 400
+    of the training examples, plus the second derivative of `L2`; other penalties are left out. If many callables give
+    random terms, two of them are drawn by their weights. As :math:`\\lambda` grows, the gram tends to the plain gram
+    M'M, so observations of both kinds can be used together.
+
+    The inverse amplifies noise. So :math:`\\lambda` is the smallest of 1, 0.1, 0.01, 0.001 and 0.0001 times the largest
+    eigenvalue of F with which the gradients of the error on two halves of the validation examples have a cosine of at
+    least 0.5. If there is none, the gram is the plain one. The noise of sampled batches is subtracted as in the plain
+    gram, times a factor by which the metric shrinks one vector of it. The inverse is computed on a Krylov space of two
+    blocks. This needs memory for up to eight more copies of the parameters per weight, and for the graph of the model
+    on these examples.
+
     Examples
     --------
     >>> import torch
@@ -196,7 +224,7 @@ def observe(
     (('fit', 'l2'), (3, 3), True)
     """
     check_call("observe", model, loss, error, train, validation, metric, selection)
-    options = ObserveOptions(batches, validation_batches, params, draws, merge, seed)
+    options = ObserveOptions(batches, validation_batches, params, draws, merge, seed, gradient_metric)
     return observe_with(options, model, loss, error, train, validation, metric, selection)
 
 
@@ -214,6 +242,9 @@ def observe_with(
     for _, penalty, _ in loss.layout.learned:
         penalty.check_placed()
     processes, inner = processes_of(model), bare(model)
+    curved = options.gradient_metric == "curvature"
+    if curved:
+        check_curvature(loss, processes)
     modules = nn.ModuleList([inner, loss])  # terms may be modules too
     loaders = [train, validation] if selection is None else [train, validation, selection]
     with preserved(modules, *loaders), eagerly(inner):
@@ -224,7 +255,8 @@ def observe_with(
         if not chosen:
             raise InvalidInput(f"`params` must select a parameter that is trained; found none among {list(params)}.")
         sums = Sums(chosen, processes)
-        look = Pass(inner, sums, processes, draws=options.draws, seed=options.seed, merge=options.merge)
+        keep = EXAMPLES if curved else 0
+        look = Pass(inner, sums, processes, draws=options.draws, seed=options.seed, merge=options.merge, keep=keep)
         processes.share_buffers(inner)
         with processes.together(), in_eval_mode(inner), unshrunk_embeddings(modules):
             look.validation(error, metric if selection is None else None, validation, options.validation_batches)
@@ -237,4 +269,8 @@ def observe_with(
         with processes.together(), unshrunk_embeddings(modules):
             look.training(loss, train, options.batches)
         reshard(inner)
-        return make_observation(sums, look.spread, loss, params)
+        observation = make_observation(sums, look.spread, loss, params)
+        if not curved:
+            return observation
+        with unshrunk_embeddings(modules):
+            return in_curvature_metric(observation, look, loss, params)

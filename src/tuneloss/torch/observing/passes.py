@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, repeat
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.observing.batches import Count, batches, merged, number_of, saved_bytes, size
+from tuneloss.torch.observing.batches import Count, batches, merged, number_of, rows_of, saved_bytes, size
 from tuneloss.torch.observing.preserve import seed_everything
 from tuneloss.torch.observing.processes import Processes
-from tuneloss.torch.observing.sampling_noise import PARTS, Spread
-from tuneloss.torch.observing.sums import ERROR, METRIC, Sums
+from tuneloss.torch.observing.sampling_noise import PARTS, Contrast, Spread
+from tuneloss.torch.observing.sums import ERROR, HALF, METRIC, Sums
 from tuneloss.torch.terms.data_terms import Batch, Source, as_scalar
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.selection import trainable
@@ -38,22 +39,35 @@ class Pass:
         The processes that observe together.
     draws, seed, merge : int, int, bool
         As for `observe`.
+    keep : int, default 0
+        How many training examples to keep, about. If any, the gradient of the error is also summed over a half of the
+        validation batches.
+
+    Attributes
+    ----------
+    kept : list of batches
+        The first training batches, as the loader gave them.
+    contrast : Contrast or None
+        A vector of the noise of the training batches, if they are not all and some are kept.
     """
 
     def __init__(
-        self, model: nn.Module, sums: Sums, processes: Processes, *, draws: int, seed: int, merge: bool
+        self, model: nn.Module, sums: Sums, processes: Processes, *, draws: int, seed: int, merge: bool, keep: int = 0
     ) -> None:
         self.model, self.sums, self.processes = model, sums, processes
-        self.draws, self.seed, self.merge = draws, seed, merge
+        self.draws, self.seed, self.merge, self.keep = draws, seed, merge, keep
+        self.kept: list[Batch] = []
         self.spread = Spread(())  # of the training batches
+        self.contrast: Contrast | None = None
         self.device = next(iter(trainable(model).values())).device
 
     def validation(self, error: Error, metric: Error | None, loader: Any, count: Count) -> None:
         """Sum the error over all batches, its gradient over the first `count` of them, and the metric."""
         read = self._read(loader, None, "validation")
-        first = islice(read, number_of(loader, count, "validation_batches"))
-        larger = self._larger(first, lambda batch: error(self.model, batch), TOGETHER)
-        for with_gradient, batch in chain(zip(repeat(True), larger), zip(repeat(False), read)):
+        number = number_of(loader, count, "validation_batches")
+        most = min(TOGETHER, max(1, (number or 1) // PARTS)) if self.keep else TOGETHER
+        larger = self._larger(islice(read, number), lambda batch: error(self.model, batch), most)
+        for at, (with_gradient, batch) in enumerate(chain(zip(repeat(True), larger), zip(repeat(False), read))):
             n = size(batch)
             with torch.set_grad_enabled(with_gradient):
                 value = as_scalar("error", error(self.model, batch))
@@ -61,9 +75,27 @@ class Pass:
             self.sums.counts["validation"] += n
             if with_gradient:
                 self.sums.counts[ERROR] += n
-                self.sums.add_gradient(ERROR, value, n, last=True)
+                gradient, times = self.sums.add_gradient(ERROR, value, n, last=True)
+                if self.keep and at % 2 == 0:
+                    first = batch
+                    self.sums.add_to(HALF, gradient, times)
+                    self.sums.counts[HALF] += n
             if metric is not None:
                 self._score(metric, batch)
+        if self.keep and self.sums.counts[HALF] == self.sums.counts[ERROR]:
+            self._split(error, first)
+
+    def _split(self, error: Error, batch: Batch) -> None:
+        """Let the first half be every second example of the only batch."""
+        if size(batch) < 2:
+            raise InvalidInput(
+                'gradient_metric="curvature" compares two halves of the validation examples; found one example. Give '
+                "at least two."
+            )
+        half = rows_of(batch, slice(0, None, 2))
+        del self.sums.gradients[HALF]
+        self.sums.counts[HALF] = size(half)
+        self.sums.add_gradient(HALF, as_scalar("error", error(self.model, half)), size(half), last=True)
 
     def selection(self, metric: Error, loader: Any) -> None:
         """Sum the metric over the batches that decide which model is better."""
@@ -84,6 +116,7 @@ class Pass:
         may_go_on = number is not None and length is None
         compares = share < 1 or may_go_on or (self.processes.several and count is not None)
         self.spread = Spread(tuple(loss.layout.data), share, compares=compares)
+        self.contrast = Contrast(np.random.default_rng(self.seed)) if compares and self.keep else None
         most = min(TOGETHER, max(1, (number or 1) // PARTS)) if compares else TOGETHER
         read = self._read(loader, number, "train")
         for at, batch in enumerate(self._larger(read, lambda batch: loss.data_values(self.model, batch), most)):
@@ -95,6 +128,8 @@ class Pass:
                     for draw in range(self.draws):
                         self._terms(loss, [source], batch, n / self.draws, (at, draw))
             self.spread.end_part(n)
+            if self.contrast is not None:
+                self.contrast.end_part(n)
         if may_go_on and self.sums.counts["batches of train"] == number:
             self.spread.share = 0.0  # the loader did not end: these are some of infinitely many batches
 
@@ -110,16 +145,26 @@ class Pass:
             self.sums.add_value(name, value.detach(), n)
             gradient, times = self.sums.add_gradient(name, value, n, last=position == len(values) - 1)
             self.spread.add(name, gradient, list(self.sums.params.values()), times)
+            if self.contrast is not None:
+                self.contrast.add(name, gradient, times)
 
     def _read(self, loader: Any, number: int | None, what: str) -> Iterator[Batch]:
         """Yield the first batches of a loader, and count them."""
         for batch in self.processes.read(batches(loader, number, what, self.device)):
             self.sums.counts[f"batches of {what}"] += 1
+            if what == "train" and sum(map(size, self.kept)) < self.keep:
+                self.kept.append(batch)
             yield batch
+
+    @property
+    def may_merge(self) -> bool:
+        """Whether batches may be merged in the present modes of the modules."""
+        allowed = self.merge and self.processes.may_merge
+        return allowed and not any(map(_takes_statistics, self.model.modules()))
 
     def _larger(self, read: Iterator[Batch], trial: Callable[[Batch], object], most: int) -> Iterator[Batch]:
         """Merge batches, at most `most`, as far as memory allows; a trial on the first batch measures what it needs."""
-        if not self.merge or not self.processes.may_merge or any(map(_takes_statistics, self.model.modules())):
+        if not self.may_merge:
             return read
         first = next(read, None)
         if first is None:

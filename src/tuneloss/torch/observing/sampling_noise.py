@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -88,6 +89,47 @@ class Spread:
         q = squares / n**2  # 1 / m
         excess: Tensor = (1 - self.share) * (self.products - q * total) / (1 - q)
         return excess
+
+
+class Contrast:
+    """One vector of the noise of the data terms: a random combination of differences between successive parts.
+
+    It shows how much another metric shrinks the noise. In differences of means the signal cancels.
+
+    Parameters
+    ----------
+    rng : Generator
+        Draws the signs of the terms.
+    """
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+        self.total: list[Tensor | None] = []  # by parameter
+        self._factors: dict[str, float] = {}  # of the terms: random signs, divided by the sizes of their gradients
+        self._part: list[Tensor | None] = []
+        self._previous: list[Tensor | None] = []
+
+    def add(self, name: str, gradient: Gradient, times: float) -> None:
+        """Add ``times * gradient`` of a term to the part that is being read."""
+        if name not in self._factors:
+            norm = sum(float(g.square().sum()) for g in gradient if g is not None) ** 0.5
+            self._factors[name] = float(self.rng.choice([-1.0, 1.0])) / (norm or 1.0)
+        self._part = _sum(self._part, gradient, times * self._factors[name])
+
+    def end_part(self, n: int) -> None:
+        """End a part of n examples; after every second part, add the difference of the last two."""
+        if self._previous:
+            self.total = _sum(_sum(self.total, self._previous, 1.0), self._part, -1.0 / n)
+            self._previous = []
+        else:
+            self._previous = _sum([], self._part, 1.0 / n)
+        self._part = []
+
+
+def _sum(total: Gradient, gradient: Gradient, times: float) -> list[Tensor | None]:
+    """Return ``total + times * gradient``, by parameter; an empty total is 0."""
+    pairs = zip(total or [None] * len(gradient), gradient, strict=True)
+    return [a if g is None else times * g if a is None else a + times * g for a, g in pairs]
 
 
 def sampled(gradient: Gradient, params: Sequence[Tensor]) -> list[Tensor]:

@@ -18,6 +18,7 @@ from tuneloss.torch.observing.sampling_noise import Gradient, Spread, nearest_gr
 from tuneloss.torch.terms.loss import LinearLoss
 
 ERROR, METRIC = "the error", "the metric"  # names among those of terms
+HALF = "the error on the first half"  # of the validation batches
 
 
 class Sums:
@@ -68,20 +69,24 @@ class Sums:
         params = list(self.params.values())
         gradient, times = self.processes.gradient(value, n, params, retain_graph=not last)
         dense = [g.to_dense() if g is not None and g.is_sparse else g for g in gradient]
-        sums = self.gradients.setdefault(name, [None] * len(params))
-        for i, g in enumerate(dense):
+        self.add_to(name, dense, times)
+        return dense, times
+
+    def add_to(self, name: str, gradient: Gradient, times: float) -> None:
+        """Add ``times * gradient``, a list by parameter, to the sum of this name."""
+        sums = self.gradients.setdefault(name, [None] * len(self.params))
+        for i, g in enumerate(gradient):
             if g is not None:
                 old = sums[i]
                 total = torch.zeros_like(g, dtype=torch.promote_types(g.dtype, torch.float32)) if old is None else old
                 sums[i] = total.add_(g, alpha=times)
-        return dense, times
 
     def keep_params_of_error(self) -> None:
         """From here on, differentiate only by parameters on which the error depends in some process."""
         used = self.processes.in_any([g is not None for g in self.gradients[ERROR]])
         if any(used):  # otherwise `make_observation` says that the error depends on nothing
             self.params = dict(compress(self.params.items(), used))
-            self.gradients[ERROR] = list(compress(self.gradients[ERROR], used))
+            self.gradients = {name: list(compress(gradient, used)) for name, gradient in self.gradients.items()}
 
 
 def make_observation(sums: Sums, spread: Spread, loss: LinearLoss, params: Mapping[str, Tensor]) -> Observation:
