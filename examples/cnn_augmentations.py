@@ -9,8 +9,8 @@ The data are scikit-learn's digits, 8 x 8 pixels, with 100 training images. A se
 model and the order of its examples. Eight augmentations keep the meaning of a digit; mirror, upside_down and
 quarter_turn do not.
 
-The tuner runs once with the plain loss pinned at 1, and once with all weights on a simplex, as a policy. It is compared
-with
+The tuner runs three times: with the plain loss pinned at 1, with all weights on a simplex, as a policy, and with the
+plain loss pinned and gradients compared in the curvature metric. It is compared with
 
 - no augmentation;
 - all augmentations at weight 1;
@@ -52,11 +52,11 @@ from tuneloss.torch.observing import ObserveOptions
 AUGMENTATIONS = USEFUL | HARMFUL
 NAMES = ("plain", *AUGMENTATIONS, "l2")
 NONE, EQUAL, EXPERT, RANDOM = "no augmentation", "all equal", "useful equal", "best random policy"
-PINNED, SIMPLEX = "online, plain pinned", "online, simplex"
-METHODS = (NONE, EQUAL, EXPERT, RANDOM, PINNED, SIMPLEX)
+PINNED, SIMPLEX, CURVED = ONLINE = ("online, plain pinned", "online, simplex", "online, curvature metric")
+METHODS = (NONE, EQUAL, EXPERT, RANDOM, *ONLINE)
 LEARNING_RATE, BATCH, N_TRAIN = 3e-3, 25, 100
 MOST, MOST_L2 = 2.0, 1e-2  # upper bounds of the box; random policies have the same
-TWO_DRAWS = ObserveOptions(draws=2)  # of each augmentation per observation
+DRAWS = 2  # of each augmentation per observation
 
 
 def digit_images(seed: int) -> Split:
@@ -101,13 +101,14 @@ def random_policy(seed: int, draw: int) -> dict[str, float]:
 
 def run(key: Record) -> Record:
     """Make one training run; `draw` in the key is the number of a random policy."""
-    seed, online = key["seed"], key["method"] in (PINNED, SIMPLEX)
+    seed, online = key["seed"], key["method"] in ONLINE
     split, model = digit_images(seed), cnn(seed)
     loss = augmented_loss(key["method"], seed, key["draw"])
     tuners: list[OnlineTuner] = []
 
     def tune(train: Batches, validation: Batches) -> OnlineTuner:
-        tuners.append(OnlineTuner(model, loss, logloss, train, validation, observe=TWO_DRAWS))
+        look = ObserveOptions(draws=DRAWS, gradient_metric="curvature" if key["method"] == CURVED else "plain")
+        tuners.append(OnlineTuner(model, loss, logloss, train, validation, observe=look))
         return tuners[0]
 
     optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)
@@ -151,24 +152,25 @@ def table(records: Sequence[Record]) -> str:
     for method in METHODS:
         runs = by_seed(records, method)
         cells = [str(interval([r[name] for r in runs])) for name in ("validation_loss", "test_loss", "test_error")]
-        for online in (PINNED, SIMPLEX):
+        for online in ONLINE:
             pairs = zip(by_seed(records, online), runs, strict=True)
             cells.append("" if method == online else str(interval([a["test_loss"] - b["test_loss"] for a, b in pairs])))
         seconds = [f"{interval([r[name] for r in runs]).mean:.1f}" for name in ("seconds", "cpu_seconds")]
         rows.append([method, *cells, *seconds])
     header = ["method", "validation log loss", "test log loss", "test error"]
-    header += ["pinned minus this, test", "simplex minus this, test", "seconds", "processor seconds"]
+    header += ["pinned minus this, test", "simplex minus this, test", "curvature minus this, test"]
+    header += ["seconds", "processor seconds"]
     return markdown(header, rows)
 
 
 def weights_table(records: Sequence[Record]) -> str:
     """Return the table of the weights of the reported models, as means over seeds."""
-    columns = [[mean_weights(r) for r in by_seed(records, method)] for method in (PINNED, SIMPLEX, RANDOM)]
+    columns = [[mean_weights(r) for r in by_seed(records, method)] for method in (*ONLINE, RANDOM)]
     rows = []
     for name in NAMES:
         label = f"{name} (harmful)" if name in HARMFUL else name
         rows.append([label, *(interval([w[name] for w in column]).text(3) for column in columns)])
-    return markdown(["weight", PINNED, SIMPLEX, RANDOM], rows)
+    return markdown(["weight", *ONLINE, RANDOM], rows)
 
 
 def draw_figure(records: Sequence[Record], path: Path) -> None:
@@ -182,20 +184,20 @@ def draw_figure(records: Sequence[Record], path: Path) -> None:
     for place, method in enumerate(METHODS):
         losses = [r["test_loss"] for r in by_seed(records, method)]
         estimate = interval(losses)
-        color = "tab:blue" if method in (PINNED, SIMPLEX) else "tab:gray"
+        color = "tab:blue" if method in ONLINE else "tab:gray"
         left.errorbar(estimate.mean, place, xerr=np.nan_to_num(estimate.half), fmt="o", color=color, capsize=4)
         left.plot(losses, [place + 0.2] * len(losses), "|", color=color, alpha=0.6)
     left.set(title="test log loss at the best-validation epoch", yticks=range(len(METHODS)), yticklabels=METHODS)
     left.invert_yaxis()
     places = np.arange(len(AUGMENTATIONS))
-    for shift, (method, color) in enumerate(((PINNED, "tab:blue"), (SIMPLEX, "tab:orange"))):
+    for shift, (method, color) in enumerate(zip(ONLINE, ("tab:blue", "tab:orange", "tab:green"), strict=True)):
         weights = [mean_weights(r) for r in by_seed(records, method)]
         estimates = [interval([w[name] for w in weights]) for name in AUGMENTATIONS]
         means, halves = np.array([e.mean for e in estimates]), np.array([e.half for e in estimates])
         error = np.nan_to_num(np.stack([np.minimum(halves, means), halves]))
-        right.bar(places + 0.4 * shift, means, 0.4, yerr=error, color=color, label=method, capsize=2)
+        right.bar(places + 0.27 * shift, means, 0.27, yerr=error, color=color, label=method, capsize=2)
     right.set(title="learned weights; the last three are harmful")
-    right.set_xticks(places + 0.2, list(AUGMENTATIONS), rotation=45, ha="right")
+    right.set_xticks(places + 0.27, list(AUGMENTATIONS), rotation=45, ha="right")
     right.legend()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.arena import score
-from benchmarks.arena.methods import CHOICES, DEFAULTS, POLICIES, RATE, RATES
+from benchmarks.arena.methods import ALIGNMENT_RATES, CHOICES, DEFAULTS, POLICIES, RATE, RATES
 from benchmarks.arena.problem import Problem
 from benchmarks.arena.problems import PROBLEMS
 from benchmarks.arena.run import run
@@ -42,11 +42,17 @@ class OneRun:
 
 def methods_of(problem: Problem, random_runs: int) -> list[str]:
     """Return the methods to run: what is chosen from on the choosing half, all that apply on the reporting half."""
-    rates = [] if problem.kind == "hinges" else [RATE]  # hinges have no place before OnlineTuner's first step
-    if problem.half == "choose":
-        return ["plain", *(f"hypergradient {rate}" for rate in (RATES if rates else ())), *CHOICES]
+    choosing = problem.half == "choose"
+    hypergradients = [f"hypergradient {rate}" for rate in (RATES if choosing else [RATE])]
+    if problem.kind == "hinges":  # hinges have no place before OnlineTuner's first step
+        hypergradients = []
+    if problem.kind in ALIGNMENT_RATES:
+        hypergradients += [f"alignment {rate}" for rate in (RATES if choosing else [ALIGNMENT_RATES[problem.kind]])]
+    if choosing:
+        choices = [name for name in CHOICES if name != "curvature metric" or problem.kind != "pinn"]  # refused there
+        return ["plain", *hypergradients, *choices]
     instance = problem.draw(0)
-    names = ["plain", *instance.named, *instance.rivals, *(f"hypergradient {rate}" for rate in rates)]
+    names = ["plain", *instance.named, *instance.rivals, *hypergradients]
     return [*names, *(f"random {i}" for i in range(random_runs)), *POLICIES]
 
 

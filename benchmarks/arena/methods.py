@@ -15,10 +15,12 @@ from tuneloss import Box
 from tuneloss.torch import LinearLoss, OnlineTuner, observe
 from tuneloss.torch.observing import ObserveOptions
 from tuneloss.tuning import OnlinePolicy
+from tuneloss.types import Array
 
 STEPS_BETWEEN = 5  # training steps between two updates by a hypergradient
-RATES = (0.02, 0.05, 0.15, 0.4)  # of the hypergradient
-RATE = 0.4  # the best of them by the mean over the choosing half
+RATES = (0.02, 0.05, 0.15, 0.4)  # of the hypergradient and of alignment
+RATE = 0.4  # of the hypergradient: the best of them by the mean over the choosing half
+ALIGNMENT_RATES = {"sources": 0.4, "mixtures": 0.02}  # of alignment: the best of them for each kind, there
 DEFAULTS = "2026-11"  # the version of the defaults of OnlineTuner: raise it when they change
 
 
@@ -163,8 +165,7 @@ class Hypergradient(Method):
     """One-step hypergradients: the validation error after a step of training, differentiated by the log weights.
 
     The derivative by a weight is minus the inner product of the gradients of its term and of the error, on one batch
-    each. Adam takes steps of `rate` in the log weights, every few training steps. DGA (arXiv:2410.02498) on a simplex
-    is the same with another average.
+    each. Adam takes steps of `rate` in the log weights, every few training steps.
     """
 
     def __init__(self, instance: Instance, seed: int, rate: float, start: Mapping[str, float]) -> None:
@@ -190,17 +191,34 @@ class Hypergradient(Method):
         some = self.instance.validation[self.rng.integers(len(self.instance.validation))]
         gram = observe(self.instance.model, self.loss, self.instance.error, [self.last], [some]).gram
         assert gram is not None
-        gain = np.where(self.free, gram[:-1, -1] * np.exp(self.log), 0.0)
         self.calls += 1
-        self.mean = 0.9 * self.mean + 0.1 * gain
-        self.square = 0.99 * self.square + 0.01 * gain**2
-        mean, square = self.mean / (1 - 0.9**self.calls), self.square / (1 - 0.99**self.calls)
-        self.log = np.clip(self.log + self.rate * mean / (np.sqrt(square) + 1e-12), self.least, np.log(self.upper))
+        self.log = np.clip(self.log + self.rate * self.direction(gram), self.least, np.log(self.upper))
         w = np.where(self.free, np.exp(self.log), self.pinned)
         if self.loss.box.is_simplex:
             w = w / w.sum()
             self.log = np.log(w)
         self.loss.set_weights(w)
+
+    def direction(self, gram: Array) -> Array:
+        """Return the step in the log weights, in units of the rate: Adam's."""
+        gain = np.where(self.free, gram[:-1, -1] * np.exp(self.log), 0.0)
+        self.mean = 0.9 * self.mean + 0.1 * gain
+        self.square = 0.99 * self.square + 0.01 * gain**2
+        mean, square = self.mean / (1 - 0.9**self.calls), self.square / (1 - 0.99**self.calls)
+        return np.asarray(mean / (np.sqrt(square) + 1e-12))
+
+
+class Alignment(Hypergradient):
+    """Gradient alignment for mixtures, as in DoGE (arXiv:2310.15393) and DGA (arXiv:2410.02498), on a simplex.
+
+    Exponentiated gradient: the log weight of a domain grows with the inner product of its gradient and the error's, in
+    units of the largest, averaged over the last ten or so.
+    """
+
+    def direction(self, gram: Array) -> Array:
+        self.mean = 0.9 * self.mean + 0.1 * gram[:-1, -1]
+        mean = self.mean / (1 - 0.9**self.calls)
+        return np.asarray((mean - mean.mean()) / (np.abs(mean).max() + 1e-300))
 
 
 def start_of(instance: Instance) -> dict[str, float]:
@@ -224,6 +242,7 @@ CHOICES: dict[str, dict[str, Any]] = POLICIES | {  # what the defaults were chos
     "damping 0.8": {"policy": OnlinePolicy(damping=0.8)},
     "values count too": {"policy": OnlinePolicy(epsilon="balanced")},
     "all parameters": {"observe": {"params": "*"}},
+    "curvature metric": {"observe": {"gradient_metric": "curvature"}},
     "half for selection": {"selection": 0.5},
     "defaults before": {"policy": OnlinePolicy(start="rise", window=10, damping=0.7, hold_scale=0.0)},
     "the paper's policy": {"policy": OnlinePolicy.paper()},
@@ -236,7 +255,8 @@ def make_method(name: str, instance: Instance, optimizer: torch.optim.Optimizer,
     Parameters
     ----------
     name : str
-        "plain"; a name of `Instance.named`; "random 0" to "random 19"; "hypergradient 0.05" with its rate;
+        "plain"; a name of `Instance.named`; "random 0" to "random 19"; "hypergradient 0.05" or "alignment 0.05" with
+        its rate;
         "uncertainty", "loss ratios", "UPGrad"; or a name of `CHOICES`.
     """
     makers: dict[str, Callable[[], Method]] = {
@@ -252,6 +272,7 @@ def make_method(name: str, instance: Instance, optimizer: torch.optim.Optimizer,
     word, _, number = name.partition(" ")
     if word == "random":
         return Method(instance, instance.random(np.random.default_rng([seed, int(number)])))
-    if word == "hypergradient":
-        return Hypergradient(instance, seed, float(number), start_of(instance))
+    if word in ("hypergradient", "alignment"):
+        kind = Hypergradient if word == "hypergradient" else Alignment
+        return kind(instance, seed, float(number), start_of(instance))
     return Online(instance, seed, CHOICES[name])
