@@ -28,6 +28,12 @@ def test_state_round_trips_through_json(box):
     assert hash(again) == hash(box)
 
 
+def test_equal_boxes_have_one_hash_whatever_the_sign_of_zero():
+    plus, minus = (Box([zero, 1.0], [2.0, 1.0]) for zero in (0.0, -0.0))
+    assert plus == minus
+    assert hash(plus) == hash(minus)
+
+
 def test_different_boxes_differ():
     assert Box(1.0, 2.0) != Box(1.0, 3.0)
     assert Box(1.0, 2.0) != Box(1.0, 2.0, ["other"])

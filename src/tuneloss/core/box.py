@@ -142,7 +142,7 @@ class Box:
         return isinstance(other, Box) and self.state_dict() == other.state_dict()
 
     def __hash__(self) -> int:
-        return hash((self.names, self.lower.tobytes(), self.upper.tobytes(), self.is_simplex))
+        return hash((self.names, tuple(self.lower), tuple(self.upper), self.is_simplex))
 
     def __repr__(self) -> str:
         if self.is_simplex:
