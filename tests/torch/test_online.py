@@ -496,3 +496,43 @@ def test_within_an_epoch_no_more_batches_are_read_than_were_trained_on(monkeypat
         with pytest.raises(RuntimeError):
             tuner.step()
     assert asked == ["auto", 3, 20, 7]
+
+
+# --- what an attack found
+
+
+def test_a_wrong_call_of_hold_holds_nothing():
+    tuner = make_tuner()
+    tuner.step()
+    with pytest.raises(InvalidInput, match="`last` must be at least 1; found 0"):
+        tuner.hold(0)
+    assert tuner.step() is not None
+
+
+def test_a_state_without_a_metric_is_refused_by_a_tuner_with_a_selection():
+    """Scores on two sets of examples cannot be compared, and LearnLoss would refuse every later step."""
+    plain, selecting = make_tuner(), make_tuner(selection=VALIDATION)
+    plain.step()
+    with pytest.raises(InvalidInput, match=r"must agree on whether a `metric` or a `selection` decides"):
+        selecting.load_state_dict(plain.state_dict())
+    selecting.step()
+    with pytest.raises(InvalidInput, match="the tuner has none, the state has one"):
+        plain.load_state_dict(selecting.state_dict())
+
+
+def test_weights_that_low_precision_rounds_out_of_the_box_do_not_stop_a_step():
+    box = {"fit": 0.3, "smooth": (0.1, 0.1003), "l2": (0.0033, 0.0034)}
+    terms = {"fit": log_loss, "smooth": UniformLabels(), "l2": L2()}
+    tuner = make_tuner(loss=LinearLoss(terms, box).bfloat16())
+    assert tuner.step() is not None
+    assert len(tuner.history) == 1
+
+
+def test_negative_errors_that_hardly_rise_bring_no_warning():
+    """Warnings are errors here; the error is below 0, so that a factor above 1 would lower the limit."""
+    offset = [-10.0]
+    tuner = make_tuner(error=lambda model, batch: log_loss(model, batch) + offset[0], patience=2)
+    for _ in range(6):
+        tuner.step()  # the model does not change
+        offset[0] += 1e-3
+    assert tuner.best.step == 1

@@ -25,6 +25,7 @@ SNAP = 1e-10  # scaled, relative to the largest weight; a weight nearer than thi
 SELECTS_SCALED = 1e-10  # scaled; how far the loss of the argmin may exceed another's, at unit rows and largest weight 1
 SELECTS = 1e-8  # the same in the caller's units, relative to the largest difference between models in a weighted term
 UNRELATED = 1e-7  # scaled; weights / scale below this count as 0; at 1, a term is as large as the error
+LEAST_SCALE = 1e6  # a least scale this many times above the free one is not used: weights / scale would count as 0
 CAP = 1e3  # scaled; an unbounded weight is at most this many times the pinned term
 FINITE_CAP = 1e3  # a finite upper bound may exceed that cap by this factor
 

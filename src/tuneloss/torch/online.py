@@ -151,7 +151,8 @@ class OnlineTuner:
             weights = self.loss.as_dict()
             is_best = self.best is None or best_index([self.best, observation]) == 1  # equally good: the later one
             best_model = self._copy_model() if is_best else self._best_model  # here, since memory may not suffice
-            step = self._learner.step(observation, np.array(list(weights.values())))
+            box = self.loss.box  # low precision may have rounded the weights to the outside
+            step = self._learner.step(observation, np.clip(list(weights.values()), box.lower, box.upper))
         self._calls += 1
         self.learned = step.learned or self.learned
         if step.learned is not None:
@@ -247,6 +248,13 @@ class OnlineTuner:
                 )
             history = History(self.loss.names, [StepRecord.from_dict(record) for record in state["history"]])
             learner = OnlineLearner(self.loss.box, self.policy)
+            scored = self.metric is not None or self.selection is not None
+            if history and (history[-1].metric is not None) != scored:
+                raise InvalidInput(
+                    "The state and the tuner must agree on whether a `metric` or a `selection` decides which model is "
+                    f"best; the tuner has {'one' if scored else 'none'}, the state has {'none' if scored else 'one'}. "
+                    "Build the tuner as it was when the state was saved."
+                )
             if history:
                 learner.load_state_dict(state, len(history), history[-1].score)
             calls, warned_of = int(state["calls"]), int(state["warned_of"])
@@ -286,9 +294,9 @@ class OnlineTuner:
         learned = [record.learned for record in self._history if record.learned is not None]
         if not learned:
             raise InvalidInput("`hold` needs a step that learned weights; found none. Call `step` before.")
-        self._learner.hold()
         recent = learned[-as_integer(last, "last", 1) :]
         self.loss.set_weights({name: float(np.mean([w[name] for w in recent])) for name in self.loss.names})
+        self._learner.hold()
         return self.loss.as_dict()
 
     def _copy_model(self) -> dict[str, Any]:
@@ -301,7 +309,8 @@ class OnlineTuner:
         if self._best_index == self._warned_of or len(self._history) - 1 - self._best_index < self.policy.patience:
             return
         best, recent = self._history[self._best_index], self._history[-self.policy.patience :]
-        if any(record.learned is None or record.error <= best.error * (1 + HARMFUL_RISE) for record in recent):
+        high = best.error + HARMFUL_RISE * abs(best.error)
+        if any(record.learned is None or record.error <= high for record in recent):
             return
         self._warned_of = self._best_index
         warnings.warn(

@@ -21,6 +21,7 @@ from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput, SolverError
 from tuneloss.types import Array, Epsilon, Objective
 
+LARGEST_RISE = 2.0  # of the scale that is held, per step, as a factor
 NEGLIGIBLE = 1e-3  # sample weight: `decay` drops an observation that would count less than this
 
 
@@ -54,7 +55,8 @@ class OnlinePolicy:
     hold_scale : float, default 0.9
         How far the scale may fall in one step: 0.9 keeps at least 90% of the last scale, 0 lets it fall freely. As
         training converges, the gradients of the loss vanish, but those of the error do not. A free scale follows them
-        down, and the weights of all terms but the pinned one with it. Only the calibrated form holds its scale.
+        down, and the weights of all terms but the pinned one with it. A scale that jumps up counts as at most twice the
+        one before, so that one odd checkpoint is soon forgotten. Only the calibrated form holds its scale.
     patience : int, default 10
         Warn that tuning may hurt after this many steps in a row with an error more than 5% above the best.
 
@@ -202,7 +204,8 @@ class OnlineLearner:
         self._is_learning = policy.start == "now"
         self._is_held = False
         self._error_per_loss = 0.0  # running average of 1 / scale; 0 before the first learned loss
-        self._scale = 0.0  # of the last learned loss in the calibrated form; 0 before the first
+        self._scale = 0.0  # the scale to hold; 0 before the first learned loss
+        self._n_scales = 0  # how many learned losses it comes from
 
     @property
     def observations(self) -> Sequence[Observation]:
@@ -231,15 +234,15 @@ class OnlineLearner:
         if self._is_held:
             step = OnlineStep(weights, None, "observed only: the weights are held")
         elif is_learning:
-            step = self._learn(observation, weights)
+            step, scale = self._learn(observation, weights)
         else:
             step = OnlineStep(weights, None, f"observed only: start={self.policy.start!r}")
         if step.learned is not None:
             mixed, error_per_loss = self._damp(step.learned, weights)
-            scale = step.learned.scale if step.learned.objective == "calibrated" else scale
             step = replace(step, weights=mixed)
         self._is_learning, self._last_score = is_learning, observation.score
         self._error_per_loss, self._scale = error_per_loss, scale
+        self._n_scales += step.learned is not None
         self._n_steps += 1
         self._observations.append(observation)
         self._drop_old_observations()
@@ -249,22 +252,28 @@ class OnlineLearner:
         """Learn nothing from here on."""
         self._is_held = True
 
-    def _learn(self, observation: Observation, weights: Array) -> OnlineStep:
+    def _learn(self, observation: Observation, weights: Array) -> tuple[OnlineStep, float]:
+        """Return the step, with weights that are not damped yet, and the scale to hold from here on."""
         observations = [*self._observations, observation]
         first_step = self._n_steps + 1 - len(observations)
+        options: dict[str, Any] = {
+            "objective": self.policy.objective,
+            "epsilon": self.policy.epsilon,
+            "sample_weight": self.policy.sample_weight(len(observations)),
+            "offset": self.policy.offset,
+            "constrained": self.policy.constraints != "none",
+        }
         try:
-            learned = self._learner.learn(
-                observations,
-                objective=self.policy.objective,
-                epsilon=self.policy.epsilon,
-                sample_weight=self.policy.sample_weight(len(observations)),
-                offset=self.policy.offset,
-                constrained=self.policy.constraints != "none",
-                min_scale=self.policy.hold_scale * self._scale if self.policy.objective == "calibrated" else 0.0,
-            )
+            learned = self._learner.learn(observations, **options)
+            held = self._scale if self._n_scales != 1 else min(self._scale, learned.scale)  # the first may be odd
+            if learned.objective == "calibrated" and learned.scale < self.policy.hold_scale * held:
+                learned = self._learner.learn(observations, min_scale=self.policy.hold_scale * held, **options)
         except SolverError as reason:
-            return OnlineStep(weights, None, str(reason), solver_failed=True)
-        return OnlineStep(weights, replace(learned, argmin=learned.argmin + first_step), learned.note)
+            return OnlineStep(weights, None, str(reason), solver_failed=True), self._scale
+        scale = self.policy.hold_scale * held
+        if learned.objective == "calibrated":
+            scale = min(learned.scale, LARGEST_RISE * held) if held else learned.scale
+        return OnlineStep(weights, replace(learned, argmin=learned.argmin + first_step), learned.note), scale
 
     def _damp(self, learned: LearnedLoss, old: Array) -> tuple[Array, float]:
         """Average the old and the learned weights, each in proportion to its 1 / scale.
@@ -296,6 +305,7 @@ class OnlineLearner:
             "held": self._is_held,
             "unit": self._error_per_loss,
             "scale": self._scale,
+            "scales": self._n_scales,
             "observations": [observation.to_dict() for observation in self._observations],
         }
 
@@ -314,7 +324,8 @@ class OnlineLearner:
         observations = [Observation.from_dict(record) for record in state["observations"]]
         is_learning = bool(state["tuning"]) or self.policy.start == "now"  # the state may be of another policy
         error_per_loss, scale = float(state["unit"]), float(state.get("scale", 0.0))
+        n_scales = int(state.get("scales", 0))
         self._is_learning, self._is_held = is_learning, bool(state.get("held", False))
         self._observations = observations
-        self._error_per_loss, self._scale = error_per_loss, scale
+        self._error_per_loss, self._scale, self._n_scales = error_per_loss, scale, n_scales
         self._n_steps, self._last_score = n_steps, last_score

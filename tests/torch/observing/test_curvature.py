@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from tests.torch.reference import log_loss, make_data
-from tuneloss.errors import InvalidInput
+from tuneloss.errors import InvalidInput, NotFinite
 from tuneloss.torch import L1, L2, Augmented, ConvexPiecewiseLinear, Dropout, LinearLoss, OnlineTuner, observe
 from tuneloss.torch.observing import ObserveOptions, curvature
 from tuneloss.torch.observing.batches import rows_of
@@ -418,9 +418,45 @@ def test_several_processes_are_refused():
         pass
 
     with pytest.raises(InvalidInput, match="supports a model in one process"):
-        curvature.check_curvature(make_loss(), Replicas())
+        curvature.check_curvature(nn.Linear(1, 1), make_loss(), Replicas())
 
 
 def test_the_dampings_are_as_documented():
     assert curvature.DAMPINGS == DAMPINGS
     assert math.isclose(curvature.AGREEMENT, 0.5)
+
+
+def test_sparse_embeddings_are_refused():
+    class Bag(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.out = nn.Embedding(10, 4, sparse=True), nn.Linear(4, 3)
+
+        def forward(self, x):
+            return self.out(self.table(x).mean(1))
+
+    def fit(model, batch):
+        return F.cross_entropy(model(batch[0]), batch[1])
+
+    data = [(torch.randint(0, 10, (16, 6)), torch.randint(0, 3, (16,)))]
+    loss = LinearLoss({"fit": fit, "l2": L2()}, {"fit": 1.0, "l2": (0, 1)})
+    with pytest.raises(InvalidInput, match="supports dense gradients; found an embedding with sparse=True"):
+        observe(Bag(), loss, fit, data, data, gradient_metric="curvature")
+
+
+def test_second_derivatives_that_are_not_finite_are_named():
+    """|x|^1.5 has a first derivative at 0 but no second one."""
+    net = nn.Linear(3, 2)
+    nn.init.zeros_(net.weight)
+    nn.init.zeros_(net.bias)
+
+    def fit(model, batch):
+        return model(batch[0]).abs().pow(1.5).mean()
+
+    def error(model, batch):
+        return (model(batch[0]) - 1).square().mean()
+
+    data = [(torch.randn(8, 3),)]
+    loss = LinearLoss({"fit": fit, "l2": L2()}, {"fit": 1.0, "l2": (0, 1)})
+    with pytest.raises(NotFinite, match="Second derivatives must be finite for the curvature metric"):
+        observe(net, loss, error, data, data, gradient_metric="curvature")

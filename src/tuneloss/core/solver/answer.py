@@ -9,7 +9,7 @@ import numpy as np
 from tuneloss.core.box import Box
 from tuneloss.core.solver.program import Form, Scaling, form
 from tuneloss.core.solver.qp import Solution, eigenvalues_exceed, smallest, solve, tie_rule_not_met
-from tuneloss.core.tolerances import CAP, KKT_ACCEPTED, SELECTS, SELECTS_SCALED, UNRELATED
+from tuneloss.core.tolerances import CAP, KKT_ACCEPTED, LEAST_SCALE, SELECTS, SELECTS_SCALED, UNRELATED
 from tuneloss.types import Array, Objective
 
 UNBOUNDED = "without the least scale"  # the beginning of a note
@@ -53,7 +53,9 @@ class Answers:
         free = self._find(rows, objective, cap, 0.0, quick=quick)
         if free is None or free.scale >= self.min_scale:
             return free
-        bounded = self._find(rows, objective, cap, self.min_scale, quick=quick)
+        bounded = None
+        if free.objective == "paper" or self.min_scale <= LEAST_SCALE * free.scale:
+            bounded = self._find(rows, objective, cap, self.min_scale, quick=quick)
         if bounded is None and not quick:
             return replace(free, note=_join(f"{UNBOUNDED} ({self.min_scale:.3g}): not solved to tolerance", free.note))
         return bounded

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
@@ -44,8 +44,13 @@ STEPS = 2  # blocks: cheaper than 3, which were not significantly better; with m
 COLUMNS = 64  # most weights of a loss: memory and time grow with them
 
 
-def check_curvature(loss: LinearLoss, processes: Processes) -> None:
-    """Raise unless the curvature metric can be computed for this loss, by these processes."""
+def check_curvature(model: nn.Module, loss: LinearLoss, processes: Processes) -> None:
+    """Raise unless the curvature metric can be computed for this model and loss, by these processes."""
+    if any(getattr(module, "sparse", False) for module in model.modules()):
+        raise InvalidInput(
+            'gradient_metric="curvature" supports dense gradients; found an embedding with sparse=True. Build it with '
+            f"sparse=False. {ADVICE}"
+        )
     if not isinstance(processes, Alone):
         raise InvalidInput(
             'gradient_metric="curvature" supports a model in one process, without DistributedDataParallel and FSDP2; '

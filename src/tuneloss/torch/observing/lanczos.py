@@ -8,6 +8,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from tuneloss.errors import NotFinite
+
 
 class Symmetric(Protocol):
     """A symmetric matrix F (n, n), known by its products."""
@@ -92,6 +94,11 @@ def block_lanczos(matrix: Symmetric, rows: Tensor, steps: int) -> Ritz:
     projected[:known, known:] = projected[known:, :known].T
     if len(last):
         projected[known:, known:] = matrix.quadratic(last)
+    if not bool(projected.isfinite().all()):
+        raise NotFinite(
+            "Second derivatives must be finite for the curvature metric; found others. A root or a power below 2 has "
+            'none at 0. gradient_metric="plain" needs first derivatives only.'
+        )
     values, vectors = torch.linalg.eigh((projected + projected.T) / 2)
     return Ritz(values, upper.T.cpu().double() @ vectors[: len(upper)])
 

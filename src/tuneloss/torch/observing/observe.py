@@ -244,7 +244,7 @@ def observe_with(
     processes, inner = processes_of(model), bare(model)
     curved = options.gradient_metric == "curvature"
     if curved:
-        check_curvature(loss, processes)
+        check_curvature(inner, loss, processes)
     modules = nn.ModuleList([inner, loss])  # terms may be modules too
     loaders = [train, validation] if selection is None else [train, validation, selection]
     with preserved(modules, *loaders), eagerly(inner):
