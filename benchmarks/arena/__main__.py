@@ -23,7 +23,7 @@ from benchmarks.arena.run import run
 from tuneloss.paper.experiment import run_units
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = {"choose": range(100, 106), "report": range(5)}
+SEEDS = {"choose": range(100, 104), "report": range(5)}
 RANDOM_RUNS = 20
 
 
