@@ -21,7 +21,7 @@ STEPS_BETWEEN = 5  # training steps between two updates by a hypergradient
 RATES = (0.02, 0.05, 0.15, 0.4)  # of the hypergradient and of alignment
 RATE = 0.4  # of the hypergradient: the best of them by the mean over the choosing half
 ALIGNMENT_RATES = {"sources": 0.4, "mixtures": 0.02}  # of alignment: the best of them for each kind, there
-DEFAULTS = "2026-11, third"  # the version of the defaults of OnlineTuner: raise it when they change
+DEFAULTS = "2026-11"  # the version of the defaults of OnlineTuner: raise it when they change
 
 
 class Method:

@@ -118,6 +118,29 @@ def summary(records: Sequence[Record], problems: Sequence[str], methods: Sequenc
     return "\n".join(lines) + "\n"
 
 
+def choices(records: Sequence[Record], problems: Sequence[str], shown: Sequence[str]) -> str:
+    """Return the table of the choosing half: means over problems, with and without PINNs, and some problems."""
+    groups = {problem: by_method([r for r in records if r["problem"] == problem]) for problem in problems}
+    changes: dict[str, dict[str, float]] = {}
+    for problem, methods in groups.items():
+        for method in methods:
+            if method != "plain":
+                found = 100 * change(methods[method], methods["plain"]).mean
+                changes.setdefault(method, {})[problem] = found
+
+    def mean(method: str, names: Sequence[str]) -> float:
+        return float(np.mean([changes[method].get(name, math.nan) for name in names]))
+
+    quiet = [problem for problem in problems if not problem.startswith("PINN")]
+    rows = [["option", "mean of all problems", "without physics-informed", *shown]]
+    rows.append(["---"] * len(rows[0]))
+    for method in sorted(changes, key=lambda m: (m != "online", m.startswith(("hyper", "align")), mean(m, quiet))):
+        numbers = [mean(method, problems), mean(method, quiet), *(mean(method, [name]) for name in shown)]
+        cells = ["" if math.isnan(number) else f"{number:.1f}" for number in numbers]
+        rows.append(["**defaults**" if method == "online" else method, *cells])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+
+
 def draw(records: Sequence[Record], problems: Sequence[str], online: str, path: Path) -> None:
     """Draw the share of the possible gain by problem: one run with the tuner, and the others."""
     import matplotlib
