@@ -85,7 +85,7 @@ def test_the_scale_falls_by_at_most_a_tenth_per_step():
 def test_one_odd_checkpoint_is_forgotten_with_its_window(odd):
     """Its error is almost unrelated to the terms, so its scale is large. That scale is not held."""
     box = Box.from_dict({"fit": 1.0, "reg": (0.0, 1.0)})
-    learner, weights, rng = OnlineLearner(box, OnlinePolicy()), np.array([1.0, 0.0]), np.random.default_rng(1)
+    learner, weights, rng = OnlineLearner(box, OnlinePolicy(window=1)), np.array([1.0, 0.0]), np.random.default_rng(1)
     for step in range(24):
         related, noise = ([1e-3, 1e-3], 1.0) if step == odd else ([1.0, 0.2], 0.05)
         gradient = np.append(related, noise * rng.normal(size=18))
