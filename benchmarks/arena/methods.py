@@ -256,8 +256,7 @@ def make_method(name: str, instance: Instance, optimizer: torch.optim.Optimizer,
     ----------
     name : str
         "plain"; a name of `Instance.named`; "random 0" to "random 19"; "hypergradient 0.05" or "alignment 0.05" with
-        its rate;
-        "uncertainty", "loss ratios", "UPGrad"; or a name of `CHOICES`.
+        its rate; "uncertainty", "loss ratios", "UPGrad"; or a name of `CHOICES`.
     """
     makers: dict[str, Callable[[], Method]] = {
         "plain": lambda: Method(instance, instance.plain),

@@ -18,7 +18,6 @@ from tuneloss.paper.datasets import load_features
 
 Weights = Mapping[str, float]
 Batch = Any
-Kind = Literal["penalties", "terms", "mixture"]
 
 
 @dataclass(eq=False)
@@ -148,7 +147,6 @@ class Examples:
     y: Tensor
     part: Tensor
     n_classes: int
-    names: tuple[str, ...] = ()
 
     def of(self, part: int, rng: np.random.Generator, most: int | None = None) -> tuple[Tensor, Tensor]:
         """Draw at most this many examples of a part (0 train, 1 validation, 2 test), in random order."""

@@ -129,15 +129,15 @@ def choices(records: Sequence[Record], problems: Sequence[str], shown: Sequence[
                 changes.setdefault(method, {})[problem] = found
 
     def mean(method: str, names: Sequence[str]) -> float:
-        return float(np.mean([changes[method].get(name, math.nan) for name in names]))
+        return float(np.mean([changes[method][name] for name in names if name in changes[method]] or [math.nan]))
 
     quiet = [problem for problem in problems if not problem.startswith("PINN")]
-    rows = [["option", "mean of all problems", "without physics-informed", *shown]]
+    rows = [["option", "problems", "mean of all problems", "without physics-informed", *shown]]
     rows.append(["---"] * len(rows[0]))
     for method in sorted(changes, key=lambda m: (m != "online", m.startswith(("hyper", "align")), mean(m, quiet))):
         numbers = [mean(method, problems), mean(method, quiet), *(mean(method, [name]) for name in shown)]
         cells = ["" if math.isnan(number) else f"{number:.1f}" for number in numbers]
-        rows.append(["**defaults**" if method == "online" else method, *cells])
+        rows.append(["**defaults**" if method == "online" else method, str(len(changes[method])), *cells])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
 
 

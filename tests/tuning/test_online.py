@@ -208,3 +208,10 @@ def test_presets_are_those_of_the_paper_and_of_long_runs():
 def test_options_are_checked_at_once(options, message):
     with pytest.raises(InvalidInput, match=message):
         OnlinePolicy(**options)
+
+
+def test_the_paper_waits_for_a_rise_and_uses_all_checkpoints_as_they_are():
+    """Section 3.1 and appendix B: the printed cost, all models in cost and constraints, no damping, nothing held."""
+    paper = OnlinePolicy.paper()
+    assert (paper.start, paper.objective, paper.epsilon, paper.constraints) == ("rise", "paper", "paper", "all")
+    assert (paper.window, paper.decay, paper.offset, paper.damping, paper.hold_scale) == (None, None, False, 0.0, 0.0)

@@ -183,6 +183,30 @@ class OnlineTuner:
         self.loss.set_weights(best.weights)
         return best
 
+    def hold(self, last: int = 10) -> dict[str, float]:
+        """Fix the weights at the mean of those that the last steps learned.
+
+        From here on, `step` observes the model and keeps the best one, but learns nothing. The weights can also be used
+        for a new run, by a loss without a tuner.
+
+        Parameters
+        ----------
+        last : int, default 10
+            The number of steps to average over.
+
+        Returns
+        -------
+        dict
+            The weights by name.
+        """
+        learned = [record.learned for record in self._history if record.learned is not None]
+        if not learned:
+            raise InvalidInput("`hold` needs a step that learned weights; found none. Call `step` before.")
+        recent = learned[-as_integer(last, "last", 1) :]
+        self.loss.set_weights({name: float(np.mean([w[name] for w in recent])) for name in self.loss.names})
+        self._learner.hold()
+        return self.loss.as_dict()
+
     def write_journal(self, path: str | os.PathLike[str]) -> Path:
         """Write all steps to a journal, which `tuneloss report` turns into a page.
 
@@ -274,30 +298,6 @@ class OnlineTuner:
         options = replace(options, seed=options.seed + self._calls, batches=batches)
         data = (self.train, self.validation, self.metric, self.selection)
         return observe_with(options, self.model, self.loss, self.error, *data)
-
-    def hold(self, last: int = 10) -> dict[str, float]:
-        """Fix the weights at the mean of those that the last steps learned.
-
-        From here on, `step` observes the model and keeps the best one, but learns nothing. The weights can also be used
-        for a new run, by a loss without a tuner.
-
-        Parameters
-        ----------
-        last : int, default 10
-            The number of steps to average over.
-
-        Returns
-        -------
-        dict
-            The weights by name.
-        """
-        learned = [record.learned for record in self._history if record.learned is not None]
-        if not learned:
-            raise InvalidInput("`hold` needs a step that learned weights; found none. Call `step` before.")
-        recent = learned[-as_integer(last, "last", 1) :]
-        self.loss.set_weights({name: float(np.mean([w[name] for w in recent])) for name in self.loss.names})
-        self._learner.hold()
-        return self.loss.as_dict()
 
     def _copy_model(self) -> dict[str, Any]:
         """Copy the state of the model; nothing is copied if `keep_best` is off."""

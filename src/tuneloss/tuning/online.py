@@ -81,6 +81,7 @@ class OnlinePolicy:
     def paper(cls) -> OnlinePolicy:
         """Return the policy of the paper (section 3.1 and appendix B)."""
         return cls(
+            start="rise",
             objective="paper",
             epsilon="paper",
             offset=False,

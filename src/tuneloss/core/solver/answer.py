@@ -57,7 +57,7 @@ class Answers:
         if free.objective == "paper" or self.min_scale <= LEAST_SCALE * free.scale:
             bounded = self._find(rows, objective, cap, self.min_scale, quick=quick)
         if bounded is None and not quick:
-            return replace(free, note=_join(f"{UNBOUNDED} ({self.min_scale:.3g}): not solved to tolerance", free.note))
+            return replace(free, note=_join(f"{UNBOUNDED}, {self.min_scale:.3g}, which was not reached", free.note))
         return bounded
 
     def _find(self, rows: Array, objective: Objective, cap: float, min_scale: float, *, quick: bool) -> Answer | None:

@@ -164,13 +164,14 @@ def form(
     if objective == "calibrated":  # the cut at scale' = 1
         H, c = np.zeros((k + 1, k + 1)), np.append(cost[:k, k], 0.0)
         H[:k, :k] = cost[:k, :k]
-        t_row = np.append(np.zeros(k), 1.0)
+        t = np.append(np.zeros(k), 1.0)  # a row whose product with x is t'
         if box.is_simplex:  # mu alone decides: t is the sum of mu
-            equal, t_row = equal[:0], np.append(scales.t_unit / scales.unit, 0.0)
-        t_rows = t_row[None] if min_scale > 0 else np.zeros((0, k + 1))
-        longest = np.full(len(t_rows), scales.t_unit / (min_scale * scales.error_unit) if min_scale > 0 else 0.0)
+            equal, t = equal[:0], np.append(scales.t_unit / scales.unit, 0.0)
         G, h = np.vstack([below, on_mu]), np.zeros(len(below) + len(on_mu))
-        G, h = np.vstack([G, _normalised(t_rows)]), np.append(h, longest / lengths(t_rows))
+        if min_scale > 0:
+            length = lengths(t[None])
+            G = np.vstack([G, t / length])
+            h = np.append(h, scales.t_unit / (min_scale * scales.error_unit) / length)
         problem = Problem(H, c, equal, np.zeros(len(equal)), G, h)
     else:  # the cut at t' = 1
         A, G = (np.pad(part[:, :k], ((0, 0), (0, 1))) for part in (equal, below))

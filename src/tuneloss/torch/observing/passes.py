@@ -65,7 +65,7 @@ class Pass:
         """Sum the error over all batches, its gradient over the first `count` of them, and the metric."""
         read = self._read(loader, None, "validation")
         number = number_of(loader, count, "validation_batches")
-        most = min(TOGETHER, max(1, (number or 1) // PARTS)) if self.keep else TOGETHER
+        most = _most_merged(number, in_parts=bool(self.keep))
         larger = self._larger(islice(read, number), lambda batch: error(self.model, batch), most)
         for at, (with_gradient, batch) in enumerate(chain(zip(repeat(True), larger), zip(repeat(False), read))):
             n = size(batch)
@@ -117,7 +117,7 @@ class Pass:
         compares = share < 1 or may_go_on or (self.processes.several and count is not None)
         self.spread = Spread(tuple(loss.layout.data), share, compares=compares)
         self.contrast = Contrast(np.random.default_rng(self.seed)) if compares and self.keep else None
-        most = min(TOGETHER, max(1, (number or 1) // PARTS)) if compares else TOGETHER
+        most = _most_merged(number, in_parts=compares)
         read = self._read(loader, number, "train")
         for at, batch in enumerate(self._larger(read, lambda batch: loss.data_values(self.model, batch), most)):
             n = size(batch)
@@ -176,6 +176,11 @@ class Pass:
             return chain([first], read)
         examples = min(int(ROOM / max(saved.bytes / size(first), 1)), most * size(first))
         return merged(chain([first], read), examples)
+
+
+def _most_merged(number: int | None, *, in_parts: bool) -> int:
+    """Return how many of so many batches may be merged, if several parts of them are to be compared."""
+    return min(TOGETHER, max(1, (number or 1) // PARTS)) if in_parts else TOGETHER
 
 
 def _takes_statistics(module: nn.Module) -> bool:
