@@ -15,7 +15,7 @@ from tuneloss import Box, Observation, learn_loss
 from tuneloss.core.cost import cost_matrix
 from tuneloss.core.learn import Learner
 from tuneloss.core.solver import answer, qp
-from tuneloss.core.solver.answer import Answers
+from tuneloss.core.solver.answer import LearnProblem
 from tuneloss.core.solver.program import form, scaling
 from tuneloss.core.solver.qp import Solution
 from tuneloss.errors import InvalidInput, SolverError
@@ -542,7 +542,7 @@ def test_a_solution_that_breaks_a_promise_is_not_returned():
     observations = observed(random_models(m=5, k=3, n=10, seed=1))
     box, features, counts = pinned_box(3), features_of(observations), np.ones(5)
     cost = cost_matrix(observations, 1.0, counts)
-    fit = Answers(cost, box, scaling(cost, features, box))
+    fit = LearnProblem([features], 1.0, cost, box, scaling(cost, features, box))
     best, worst = best_first(observations)[0], best_first(observations)[-1]
     rows, others = (features[guess] - features for guess in (best, worst))
     program = form("calibrated", fit.scales.cost(cost), rows, box, fit.scales, 1e3)

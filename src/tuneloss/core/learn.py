@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike
 
 from tuneloss.core.box import Box, check_box
 from tuneloss.core.observation import Observation
-from tuneloss.core.problem import LearnProblem
-from tuneloss.core.solver.answer import Answer
+from tuneloss.core.problem import make_problem
+from tuneloss.core.solver.answer import Answer, LearnProblem
 from tuneloss.core.solver.reachability import Reach, can_hold
-from tuneloss.core.tolerances import CAP
+from tuneloss.core.tolerances import CAP, KKT_ACCEPTED
 from tuneloss.errors import InvalidInput, SolverError
 from tuneloss.ranking import best_first, best_index
 from tuneloss.types import Array, Epsilon, Objective
@@ -123,17 +123,7 @@ def learn_loss(
     >>> learn_loss([model], box).weights.round(6)
     array([2., 1.])
     """
-    learner = Learner(box)
-    check_objective(objective)
-    return learner.learn(
-        observations,
-        objective=objective,
-        epsilon=epsilon,
-        sample_weight=sample_weight,
-        offset=offset,
-        constrained=constrained,
-        min_scale=min_scale,
-    )
+    return Learner(box).learn(observations, objective, epsilon, sample_weight, offset, constrained, min_scale)
 
 
 def learn_loss_on_folds(
@@ -177,29 +167,20 @@ def learn_loss_on_folds(
         raise InvalidInput("`folds` must be a list with a list of observations for each fold, at least one.")
     check_objective(objective)
     check_box(box)
-    problem = LearnProblem.of(folds, box, epsilon, sample_weight)
+    problem = make_problem(folds, box, epsilon, sample_weight)
     best = [best_index(fold) for fold in folds]
     rows = np.vstack([features[i] - features for features, i in zip(problem.features, best, strict=True)])
-    answer = problem.answers.find(rows, objective, CAP, quick=True)
+    answer = problem.find(rows, objective, quick=True)
     if answer is not None:  # a solved program proves that the best of each fold can be selected
         return _learned(problem, answer, best[0])
-    rows, argmin = _rows_of_best_choices(folds, problem)
-    answer = problem.answers.find(rows, objective, CAP)
-    if answer is None:
-        raise problem.unsolved()
-    return _learned(problem, answer, argmin)
-
-
-def _rows_of_best_choices(folds: Sequence[Sequence[Observation]], problem: LearnProblem) -> tuple[Array, int]:
-    """Choose one observation per fold; return the rows that select all of them, and the choice in the first fold."""
-    rows, argmin = np.zeros((0, len(problem.answers.box))), 0
+    rows, argmin = np.zeros((0, len(box))), 0
     for position, (fold, features) in enumerate(zip(folds, problem.features, strict=True)):
         for guess in best_first(fold):
             candidate = np.vstack([rows, features[guess] - features])
-            if can_hold(candidate, problem.answers.box, problem.answers.scales):
+            if can_hold(candidate, box, problem.scales):
                 rows, argmin = candidate, guess if position == 0 else argmin
                 break
-    return rows, argmin
+    return _learned(problem, problem.find(rows, objective), argmin)
 
 
 class Learner:
@@ -218,7 +199,6 @@ class Learner:
     def learn(
         self,
         observations: Sequence[Observation],
-        *,
         objective: Objective = "calibrated",
         epsilon: Epsilon = "balanced",
         sample_weight: ArrayLike | None = None,
@@ -226,47 +206,52 @@ class Learner:
         constrained: bool = True,
         min_scale: float = 0.0,
     ) -> LearnedLoss:
-        """Do what `learn_loss` does; the objective was checked before."""
-        problem = LearnProblem.of(
-            [observations], self.box, epsilon, [sample_weight], offset=offset, min_scale=min_scale
-        )
+        """Do what `learn_loss` does."""
+        check_objective(objective)
+        problem = make_problem([observations], self.box, epsilon, [sample_weight], offset=offset, min_scale=min_scale)
         if constrained:
             return self._best_reachable(problem, best_first(observations), objective)
         no_rows = np.zeros((0, len(self.box)))
-        answer = problem.answers.find(no_rows, objective, CAP, quick=True)
-        answer = answer or problem.answers.find(no_rows, objective, CAP)
-        if answer is None:
-            raise problem.unsolved()
-        return _learned(problem, answer, int(np.argmin(problem.features[0] @ answer.weights)))
+        answer = problem.find(no_rows, objective, quick=True) or problem.find(no_rows, objective)
+        return _learned(problem, answer, None)
 
     def _best_reachable(self, problem: LearnProblem, order: list[int], objective: Objective) -> LearnedLoss:
         """Try guesses of the argmin in this order until the program has a solution (LearnLoss: i* from 1 to m)."""
-        (features,), find = problem.features, problem.answers.find
+        (features,) = problem.features
         if not np.array_equal(features[: len(self._features)], self._features):
             self._unreachable = set()
         self._features = features
-        reach = Reach(features, self.box, problem.answers.scales)
-        for position, guess in enumerate([guess for guess in order if guess not in self._unreachable]):
-            rows = features[guess] - features
-            # A solved program proves that its guess is reachable, so the first guess rarely needs a linear program.
-            answer = find(rows, objective, CAP, quick=True) if position == 0 else None
-            reachable = True if answer is not None else reach.allows(guess)
+        guesses = [guess for guess in order if guess not in self._unreachable]
+        for guess in guesses[:1]:  # a solved program proves that its guess is reachable, and the first mostly is
+            answer = problem.find(features[guess] - features, objective, quick=True)
+            if answer is not None:
+                return _learned(problem, answer, guess)
+        reach = Reach(features, self.box, problem.scales)
+        for guess in guesses:
+            reachable = reach.allows(guess)
             if reachable is False:
                 self._unreachable.add(guess)
                 continue
-            answer = answer or find(rows, objective, CAP)
-            if answer is None and reachable:  # there is an answer, perhaps only with a wider cap
-                wider = 2 * reach.least_cap(guess)
-                answer = find(rows, objective, wider) if wider > CAP else None
-                if answer is None:
-                    raise problem.unsolved(f"Observation {guess} can be selected, but ")
-            if answer is not None:
-                return _learned(problem, answer, guess)
+            rows = features[guess] - features
+            answer = problem.find(rows, objective)
+            if answer is None and reachable and (wider := 2 * reach.least_cap(guess)) > CAP:
+                answer = problem.find(rows, objective, cap=wider)
+            if answer is not None or reachable:
+                return _learned(problem, answer, guess, f"Observation {guess} can be selected, but ")
         raise SolverError(f"None of {len(features)} observations was found reachable, though one must be.")
 
 
-def _learned(problem: LearnProblem, answer: Answer, argmin: int) -> LearnedLoss:
-    return LearnedLoss(**vars(answer), argmin=argmin, epsilon=problem.epsilon, names=problem.answers.box.names)
+def _learned(problem: LearnProblem, answer: Answer | None, argmin: int | None, context: str = "") -> LearnedLoss:
+    """Return the answer as a `LearnedLoss`; raise if there is none. An argmin of None means what the weights select."""
+    if answer is None:
+        m, k = sum(map(len, problem.features)), len(problem.box)
+        raise SolverError(
+            f"{context}no solver reached a KKT residual of {KKT_ACCEPTED:g} for the program of {m} observations and "
+            f"{k} weights. Please report it with the observations' to_dict(); other bounds or another epsilon may help."
+        )
+    if argmin is None:
+        argmin = int(np.argmin(problem.features[0] @ answer.weights))
+    return LearnedLoss(**vars(answer), argmin=argmin, epsilon=problem.epsilon, names=problem.box.names)
 
 
 def check_objective(objective: str, allowed: Sequence[str] = ("calibrated", "paper")) -> None:

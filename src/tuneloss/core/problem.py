@@ -1,9 +1,8 @@
-"""The input of LearnLoss: checked, and made into a cost. Only the guess of the argmin is missing."""
+"""From the input of `learn_loss`, checked, to the problem of LearnLoss."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -13,53 +12,36 @@ from tuneloss.checks import as_number, as_numbers
 from tuneloss.core.box import Box
 from tuneloss.core.cost import cost_matrix, epsilon_value
 from tuneloss.core.observation import Observation
-from tuneloss.core.solver.answer import Answers
+from tuneloss.core.solver.answer import LearnProblem
 from tuneloss.core.solver.program import scaling
-from tuneloss.core.tolerances import KKT_ACCEPTED
-from tuneloss.errors import InvalidInput, SolverError
+from tuneloss.errors import InvalidInput
 from tuneloss.types import Array, Epsilon
 
 
-@dataclass(frozen=True, eq=False)
-class LearnProblem:
-    """The program of LearnLoss without a guess of the argmin."""
-
-    features: list[Array]  # (m, k), fold by fold
-    epsilon: float  # the number that the epsilon rule stands for
-    answers: Answers  # finds weights for a guess of the argmin
-
-    @classmethod
-    def of(
-        cls,
-        folds: Sequence[Sequence[Observation]],
-        box: Box,
-        epsilon: Epsilon,
-        sample_weight: Sequence[ArrayLike | None] | None,
-        *,
-        offset: bool = False,
-        min_scale: float = 0.0,
-    ) -> LearnProblem:
-        """Check the observations and their sample weights, and build the cost."""
-        for fold in folds:
-            check_observations(fold, box)
-        by_fold = [None] * len(folds) if sample_weight is None else list(sample_weight)
-        counts = np.concatenate([_sample_weights(s, len(fold)) for s, fold in zip(by_fold, folds, strict=True)])
-        observations = [observation for fold in folds for observation in fold]
-        counted = [observation for observation, s in zip(observations, counts, strict=True) if s > 0]
-        check_all_or_none(counted, "gram")
-        number = epsilon_value(epsilon, counted, counts[counts > 0])
-        cost = cost_matrix(counted, number, counts[counts > 0], offset=offset)
-        features = [np.array([observation.features for observation in fold]) for fold in folds]
-        least = _least_scale(min_scale)
-        return cls(features, number, Answers(cost, box, scaling(cost, np.vstack(features), box), least))
-
-    def unsolved(self, what: str = "") -> SolverError:
-        """Return the error for a program that no solver solved."""
-        m, k = sum(map(len, self.features)), len(self.answers.box)
-        return SolverError(
-            f"{what}no solver reached a KKT residual of {KKT_ACCEPTED:g} for the program of {m} observations and {k} "
-            "weights. Please report it with the observations' to_dict(); other bounds or another epsilon may help."
-        )
+def make_problem(
+    folds: Sequence[Sequence[Observation]],
+    box: Box,
+    epsilon: Epsilon,
+    sample_weight: Sequence[ArrayLike | None] | None,
+    *,
+    offset: bool = False,
+    min_scale: float = 0.0,
+) -> LearnProblem:
+    """Check the input of `learn_loss`, fold by fold, and build the cost."""
+    for fold in folds:
+        check_observations(fold, box)
+    by_fold = [None] * len(folds) if sample_weight is None else list(sample_weight)
+    counts = np.concatenate([_sample_weights(s, len(fold)) for s, fold in zip(by_fold, folds, strict=True)])
+    observations = [observation for fold in folds for observation in fold]
+    counted = [observation for observation, s in zip(observations, counts, strict=True) if s > 0]
+    check_all_or_none(counted, "gram")
+    number = epsilon_value(epsilon, counted, counts[counts > 0])
+    cost = cost_matrix(counted, number, counts[counts > 0], offset=offset)
+    features = [np.array([observation.features for observation in fold]) for fold in folds]
+    least = as_number(min_scale, "min_scale")
+    if least < 0:
+        raise InvalidInput(f"`min_scale` must not be negative; found {min_scale}. Give 0 for no bound.")
+    return LearnProblem(features, number, cost, box, scaling(cost, np.vstack(features), box), least)
 
 
 def check_observations(observations: Sequence[Observation], box: Box) -> None:
@@ -92,14 +74,6 @@ def check_all_or_none(observations: Sequence[Observation], field: Literal["gram"
             f"Either all observations have a {field} or none; found {sum(has_value)} of {len(has_value)} with one "
             f"(the first without: index {has_value.index(False)}). Leave it out, or give it for all."
         )
-
-
-def _least_scale(min_scale: float) -> float:
-    """Return the least scale; raise unless it is a finite number that is not negative."""
-    number = as_number(min_scale, "min_scale")
-    if number < 0:
-        raise InvalidInput(f"`min_scale` must not be negative; found {min_scale}. Give 0 for no bound.")
-    return number
 
 
 def _sample_weights(sample_weight: ArrayLike | None, m: int) -> Array:

@@ -28,15 +28,17 @@ class Answer:
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
-    """Finds weights for one cost, box and scaling, given the rows of a guess of the argmin."""
+class LearnProblem:
+    """The problem of LearnLoss. It lacks only a guess of the argmin, for which it finds weights."""
 
+    features: list[Array]  # (m, k), fold by fold
+    epsilon: float  # the number that the epsilon rule stands for
     cost: Array  # (k + 1, k + 1), in the caller's units
     box: Box
     scales: Scaling
     min_scale: float = 0.0
 
-    def find(self, rows: Array, objective: Objective, cap: float, *, quick: bool = False) -> Answer | None:
+    def find(self, rows: Array, objective: Objective, *, cap: float = CAP, quick: bool = False) -> Answer | None:
         """Return the verified optimum with ``rows @ weights <= 0``, or None if none was found.
 
         Parameters
@@ -45,7 +47,7 @@ class Answers:
             The features of the guessed argmin minus those of each observation.
         objective : {"calibrated", "paper"}
             The form of the cost. The calibrated form falls back to the paper's, and says so in the note.
-        cap : float
+        cap : float, default CAP
             What replaces an infinite bound: see `form`.
         quick : bool, default False
             Whether to try the plain solve only.
