@@ -50,8 +50,7 @@ class Box:
     ) -> None:
         low, high = np.atleast_1d(as_numbers(lower, "lower")), np.atleast_1d(as_numbers(upper, "upper"))
         labels = as_names([f"weight_{j}" for j in range(low.size)] if names is None else names)
-        for name, value in (("lower", low), ("upper", high), ("names", labels), ("is_simplex", is_simplex)):
-            object.__setattr__(self, name, value)
+        self.__dict__.update(lower=low, upper=high, names=labels, is_simplex=is_simplex)  # it is frozen
         self._check()
         low.flags.writeable = high.flags.writeable = False
 
@@ -120,12 +119,7 @@ class Box:
 
     @classmethod
     def simplex(cls, names: Sequence[str]) -> Box:
-        """Build the box of mixtures: weights >= 0 with sum 1, e.g. the probabilities of augmentations.
-
-        Parameters
-        ----------
-        names : sequence of str
-            The names of the weights.
+        """Build the box of mixtures: named weights >= 0 with sum 1, e.g. the probabilities of augmentations.
 
         Examples
         --------
@@ -159,27 +153,16 @@ class Box:
         return np.asarray(self.lower == self.upper)
 
     def as_dict(self, weights: Array) -> dict[str, float]:
-        """Return weights by name.
-
-        Parameters
-        ----------
-        weights : (k,) array
-            The weights, in the order of the names.
-        """
+        """Return weights (k,), in the order of the names, as a dict by name."""
         return {name: float(w) for name, w in zip(self.names, weights, strict=True)}
 
     def as_array(self, weights: Mapping[str, float] | ArrayLike) -> Array:
-        """Return weights as an array (k,).
+        """Return weights as an array (k,); raise InvalidInput unless they are k weights in the box.
 
         Parameters
         ----------
         weights : mapping or (k,) array
             The weights by name, or in the order of the names.
-
-        Raises
-        ------
-        InvalidInput
-            If they are outside of the box, or not its k weights.
         """
         if isinstance(weights, Mapping):
             self.check_names(tuple(weights), "weights")
@@ -215,13 +198,7 @@ class Box:
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> Box:
-        """Build a box from the output of `state_dict`.
-
-        Parameters
-        ----------
-        state : mapping
-            The output.
-        """
+        """Build a box from the output of `state_dict`."""
         with reading("A box's state"):
             upper = [math.inf if u is None else u for u in state["upper"]]
             return cls(state["lower"], upper, state["names"], is_simplex=bool(state["simplex"]))

@@ -13,6 +13,11 @@ from tuneloss.core.tolerances import ROUNDING
 from tuneloss.errors import InvalidInput
 from tuneloss.types import Array, Epsilon
 
+OVERFLOW = (
+    "The squares of features, errors and gradients must not overflow; found sums beyond 1e308. Divide the error and "
+    "each term by a constant."
+)
+
 
 def epsilon_value(epsilon: Epsilon, observations: Sequence[Observation], sample_weight: Array) -> float:
     r"""Return the number that an epsilon rule stands for.
@@ -94,12 +99,16 @@ def cost_matrix(
     if not math.isinf(epsilon):
         rows = np.column_stack([np.array([o.features for o in observations]), [-o.error for o in observations]])
         if offset:
-            rows = _centred(rows, sample_weight)
+            # If only one model counts, or all are alike, differences are nothing but rounding. Scaled to unit size,
+            # rounding would look like data. So it is set to 0.
+            rounding = (len(rows) + 4) * ROUNDING * np.abs(rows).max(axis=0)
+            rows = rows - np.average(rows, axis=0, weights=sample_weight)
+            rows = np.where(np.abs(rows) <= rounding, 0.0, rows)
         rows *= np.sqrt(sample_weight)[:, None]
         with np.errstate(over="ignore"):
             cost += rows.T @ rows
     if not np.isfinite(cost).all():
-        raise _overflow()
+        raise InvalidInput(OVERFLOW)
     return cost
 
 
@@ -110,22 +119,4 @@ def check_squares(observations: Sequence[Observation]) -> None:
         sizes = np.square([o.features for o in observations]).sum(axis=1) + np.square([o.error for o in observations])
         gradients = np.trace(grams, axis1=1, axis2=2) if grams else np.zeros(1)
     if not (np.isfinite(sizes).all() and np.isfinite(gradients).all()):
-        raise _overflow()
-
-
-def _overflow() -> InvalidInput:
-    return InvalidInput(
-        "The squares of features, errors and gradients must not overflow; found sums beyond 1e308. "
-        "Divide the error and each term by a constant."
-    )
-
-
-def _centred(rows: Array, sample_weight: Array) -> Array:
-    """Return the rows (m, k + 1) minus their weighted mean.
-
-    Differences that are not larger than rounding are set to 0. If only one model counts, or if all that count are
-    alike, the differences are nothing but rounding, which would look like data once scaled to unit size.
-    """
-    centred = rows - np.average(rows, axis=0, weights=sample_weight)
-    rounding = (len(rows) + 4) * ROUNDING * np.abs(rows).max(axis=0)
-    return np.where(np.abs(centred) <= rounding, 0.0, centred)
+        raise InvalidInput(OVERFLOW)

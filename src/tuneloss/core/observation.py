@@ -149,13 +149,7 @@ class Observation:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Observation:
-        """Read the output of `to_dict`.
-
-        Parameters
-        ----------
-        record : mapping
-            The output. `gram`, `metric` and `names` may be missing.
-        """
+        """Read the output of `to_dict`, in which `gram`, `metric` and `names` may be missing."""
         if not isinstance(record, Mapping) or not {"error", "features"} <= set(record):
             raise InvalidInput(
                 "An observation's record must have `error` and `features` (and may have `gram`, `metric`, `names`); "
