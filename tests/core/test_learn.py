@@ -16,7 +16,7 @@ from tuneloss.core.cost import cost_matrix
 from tuneloss.core.learn import Learner
 from tuneloss.core.solver import answer, qp
 from tuneloss.core.solver.answer import LearnProblem
-from tuneloss.core.solver.program import form, scaling
+from tuneloss.core.solver.program import Scaling, form, scaling
 from tuneloss.core.solver.qp import Solution
 from tuneloss.errors import InvalidInput, SolverError
 from tuneloss.ranking import best_first
@@ -507,10 +507,11 @@ def test_what_rounding_leaves_of_negative_eigenvalues_is_removed():
     """A sum of float32 grams may be slightly indefinite; a convex program must not be."""
     vectors = np.linalg.qr(np.random.default_rng(0).normal(size=(5, 5)))[0]
     slightly = (vectors * [-1e-7, 0.0, 0.1, 1.0, 2.0]) @ vectors.T
-    assert np.linalg.eigvalsh(answer._convex(slightly))[0] > -1e-12
-    np.testing.assert_allclose(answer._convex(slightly), slightly, atol=2e-7)
+    scales = Scaling(unit=np.ones(4), error_unit=1.0, t_unit=1.0)
+    assert np.linalg.eigvalsh(scales.cost(slightly))[0] > -1e-12
+    np.testing.assert_allclose(scales.cost(slightly), slightly, atol=2e-7)
     definite = vectors @ np.diag([0.1, 0.2, 0.3, 1.0, 2.0]) @ vectors.T
-    assert answer._convex(definite) is definite
+    np.testing.assert_array_equal(scales.cost(definite), definite)
 
 
 def rubbish(problem, **options):

@@ -20,7 +20,7 @@ def test_each_term_has_the_positions_of_its_names_in_the_box():
     layout = make_layout(box, [("l2", l2), ("r", r)], ["fit"], others=False)
     assert layout.penalties == (("l2", l2, [3, 0]), ("r", r, [4, 2]))
     assert layout.data == {"fit": 1}
-    assert layout.learned == [("r", r, [4, 2])]
+    assert layout.learned == (("r", r, [4, 2]),)
     assert layout.positions("l2") == [3, 0]
     assert layout.positions("l2/last") == [0]
     assert [[0.1, 1.0, 0.2, 0.3, 0.4][j] for j in layout.penalties[0].positions] == [0.3, 0.1]

@@ -8,7 +8,7 @@ import numpy as np
 
 from tuneloss.core.box import Box
 from tuneloss.core.solver.program import Form, Scaling, form
-from tuneloss.core.solver.qp import Solution, eigenvalues_exceed, smallest, solve, tie_rule_not_met
+from tuneloss.core.solver.qp import Solution, smallest, solve, tie_rule_not_met
 from tuneloss.core.tolerances import CAP, KKT_ACCEPTED, LEAST_SCALE, SELECTS, SELECTS_SCALED, UNRELATED
 from tuneloss.types import Array, Objective
 
@@ -64,8 +64,7 @@ class LearnProblem:
 
     def _find(self, rows: Array, objective: Objective, cap: float, min_scale: float, *, quick: bool) -> Answer | None:
         is_calibrated = objective == "calibrated"
-        cost = _convex(self.scales.cost(self.cost))
-        program = form(objective, cost, rows, self.box, self.scales, cap, min_scale)
+        program = form(objective, self.scales.cost(self.cost), rows, self.box, self.scales, cap, min_scale)
         solution = solve(program.problem, quick=quick)
         answer, reason = None, "the calibrated one was not solved to tolerance"
         if solution.residual(program.problem) <= KKT_ACCEPTED:
@@ -96,16 +95,10 @@ class LearnProblem:
         if not (rows @ weights).max(initial=0.0) <= SELECTS * np.abs(rows * weights).max(initial=0.0):
             return None
         z = np.append(weights / scale, 1.0) if is_calibrated else np.append(weights, scale)
-        return Answer(
-            weights, scale, _quadratic(self.cost, z), residual, program.objective, _note(program, weights, solution)
-        )
-
-
-def _quadratic(cost: Array, z: Array) -> float:
-    """Return z' P z; infinity if it overflows."""
-    size = float(np.abs(z).max())
-    with np.errstate(over="ignore"):
-        return max(float(z / size @ cost @ (z / size)), 0.0) * size * size
+        size = float(np.abs(z).max())
+        with np.errstate(over="ignore"):  # then the cost is infinite
+            cost = max(float(z / size @ self.cost @ (z / size)), 0.0) * size * size
+        return Answer(weights, scale, cost, residual, program.objective, _note(program, weights, solution))
 
 
 def _note(program: Form, weights: Array, solution: Solution) -> str:
@@ -118,11 +111,3 @@ def _note(program: Form, weights: Array, solution: Solution) -> str:
 
 def _join(*notes: str) -> str:
     return "; ".join(note for note in notes if note)
-
-
-def _convex(cost: Array) -> Array:
-    """Return the cost matrix without the negative eigenvalues that rounding may have left."""
-    if eigenvalues_exceed(cost, -1e-13 * len(cost)):
-        return cost
-    values, vectors = np.linalg.eigh(cost)
-    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tuneloss.core.box import Box
-from tuneloss.core.solver.qp import Problem, Solution
+from tuneloss.core.solver.qp import Problem, Solution, eigenvalues_exceed
 from tuneloss.core.tolerances import FINITE_CAP, SNAP
 from tuneloss.types import Array, Objective
 
@@ -46,9 +46,13 @@ class Scaling:
     pinned: float = 1.0
 
     def cost(self, cost: Array) -> Array:
-        """Return P with unit diagonal."""
+        """Return P with unit diagonal, and without the negative eigenvalues that rounding may have left."""
         units = np.append(self.unit, self.error_unit)
-        return np.asarray(cost / units[:, None] / units)
+        scaled = np.asarray(cost / units[:, None] / units)
+        if eigenvalues_exceed(scaled, -1e-13 * len(scaled)):
+            return scaled
+        values, vectors = np.linalg.eigh(scaled)
+        return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
     def weights(self, weights: Array) -> Array:
         """Return weights, or bounds on them, in scaled coordinates at t' = 1."""

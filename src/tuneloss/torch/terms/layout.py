@@ -31,24 +31,16 @@ class Layout:
     ----------
     box : Box
         The box over all weights, in their order.
-    penalties : tuple of Placed
-        The penalties.
+    penalties, learned : tuple of Placed
+        All penalties, and those whose form is learned.
     data : dict of str to int
         The position of the weight of each data term, by name.
     """
 
     box: Box
     penalties: tuple[Placed[Penalty], ...]
+    learned: tuple[Placed[ConvexPiecewiseLinear], ...]
     data: dict[str, int]
-
-    @property
-    def learned(self) -> list[Placed[ConvexPiecewiseLinear]]:
-        """The penalties whose form is learned."""
-        return [
-            Placed(name, penalty, positions)
-            for name, penalty, positions in self.penalties
-            if isinstance(penalty, ConvexPiecewiseLinear)
-        ]
 
     def positions(self, name: str) -> list[int]:
         """Return the positions of all weights of a penalty, or the position of one weight, by its name."""
@@ -91,7 +83,8 @@ def make_layout(
     place = {name: j for j, name in enumerate(box.names)}
     placed = tuple(Placed(n, p, [place[w] for w in weight_names(n, p.labels())]) for n, p in penalties)
     taken = {j for _, _, positions in placed for j in positions}
-    return Layout(box, placed, {name: j for name, j in place.items() if j not in taken})
+    learned = tuple(Placed(n, p, positions) for n, p, positions in placed if isinstance(p, ConvexPiecewiseLinear))
+    return Layout(box, placed, learned, {name: j for name, j in place.items() if j not in taken})
 
 
 def weight_names(term: str, labels: Sequence[str]) -> list[str]:

@@ -70,6 +70,8 @@ class LinearLoss(nn.Module):
     """
 
     weights: Tensor
+    names: tuple[str, ...]
+    box: Box
 
     def __init__(
         self,
@@ -93,6 +95,7 @@ class LinearLoss(nn.Module):
             [source.names[0] for source in self.sources if source.names is not None],
             others=not isinstance(terms, Mapping),
         )
+        self.box, self.names = self.layout.box, self.layout.box.names
         self.penalties = nn.ModuleList([penalty for _, penalty in penalties])  # so that they move and are saved with it
         self.modules_of_terms = nn.ModuleList([s.term for s in self.sources if isinstance(s.term, nn.Module)])
         if normalize and any(self.box.lower[j] < 0 for j in self.layout.data.values()):
@@ -119,16 +122,6 @@ class LinearLoss(nn.Module):
         start = box.lower.copy()
         start[tasks] = np.clip(1.0, box.lower[tasks], box.upper[tasks])
         return start
-
-    @property
-    def box(self) -> Box:
-        """The box over the weights."""
-        return self.layout.box
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the weights, in their order."""
-        return self.box.names
 
     @property
     def last(self) -> dict[str, float]:
