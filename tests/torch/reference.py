@@ -47,6 +47,16 @@ class Counted(nn.Module):
         return self.inner(*args, **kwargs)
 
 
+class Tied(nn.Module):
+    """Two layers that share a matrix, and a frozen layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.decoder, self.frozen = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+        self.decoder.weight = self.encoder.weight
+        self.frozen.requires_grad_(False)
+
+
 def matrices(model: nn.Module) -> list[Tensor]:
     """What penalties are of if nothing is said."""
     return [p for p in model.parameters() if p.requires_grad and p.ndim >= 2]

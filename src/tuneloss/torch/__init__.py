@@ -6,7 +6,7 @@ All else is private. Start with `LinearLoss` and `OnlineTuner.step`. A file impo
 online.py    OnlineTuner: learns the weights while a model trains, by a policy of `tuneloss.tuning`
 observing/   observe: a model becomes an observation
 terms/       LinearLoss and its terms: data terms, penalties, the learned penalty
-wrappers.py  what stands around a model: torch.compile, DDP, FSDP2, one forward for all terms
+wrappers.py  what stands around a model: torch.compile, DDP, FSDP2, one forward for all terms; its parameters
 """
 
 from tuneloss.torch.observing.observe import observe

@@ -1,4 +1,4 @@
-"""What stands around a model, and how to see through it.
+"""What stands around a model, how to see through it, and which parameters are trained.
 
 A model may be compiled, checkpointed, in DDP, or sharded by FSDP2 (`torch.distributed.fsdp.fully_shard`). While the
 terms of a loss are evaluated, `SharedForward` stands for it. What only an observation needs of FSDP2 is in
@@ -15,6 +15,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.nn.parameter import is_lazy
+
+from tuneloss.errors import InvalidInput
 
 # Parts that wrappers put into a parameter's name: torch.compile, activation checkpointing.
 _WRAPPERS = frozenset({"_orig_mod", "_checkpoint_wrapped_module"})
@@ -49,6 +52,39 @@ def clean_name(name: str) -> str:
     'encoder.layers.0.weight'
     """
     return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+
+
+def trainable(model: nn.Module) -> dict[str, Tensor]:
+    """Return the parameters that are trained, by name. A tied parameter appears once, a frozen one not at all.
+
+    Raises
+    ------
+    InvalidInput
+        If the model is not a module, has lazy or complex parameters, or has none that is trained.
+    """
+    module = bare(model)
+    if not isinstance(module, nn.Module):
+        raise InvalidInput(
+            f"`model` must be a torch.nn.Module; found a {type(model).__name__}. Give the model that is trained."
+        )
+    params = [(clean_name(name), p) for name, p in module.named_parameters()]
+    if lazy := [name for name, tensor in (*params, *module.named_buffers()) if is_lazy(tensor)]:
+        raise InvalidInput(
+            f"Parameters and buffers must have shapes; found lazy ones that have none yet: {lazy}. Call the model once "
+            "on a batch first."
+        )
+    trained: dict[str, Tensor] = {name: p for name, p in params if p.requires_grad}
+    if not trained:
+        raise InvalidInput(
+            "The model must have parameters that are trained (requires_grad); found none. Unfreeze some, or give "
+            "the model that the optimizer trains."
+        )
+    if complex_names := [name for name, p in trained.items() if p.is_complex()]:
+        raise InvalidInput(
+            f"Parameters that are trained must be real; found complex ones: {complex_names}. Keep real and imaginary "
+            "parts as two real parameters and join them with torch.complex in the forward, or freeze them."
+        )
+    return trained
 
 
 def eagerly(model: nn.Module) -> AbstractContextManager[Any]:

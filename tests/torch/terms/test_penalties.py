@@ -11,7 +11,7 @@ from tests.torch.reference import log_loss, make_data, make_net, matrices
 from tuneloss.errors import InvalidInput
 from tuneloss.torch import L1, L2, LinearLoss, by_layer
 from tuneloss.torch.terms.penalties import GroupPenalty, Penalty, differentiate
-from tuneloss.torch.terms.selection import trainable
+from tuneloss.torch.wrappers import trainable
 
 PENALTIES = pytest.mark.parametrize(
     ("penalty", "formula"), [(L1(), lambda x: x.abs()), (L2(), lambda x: x.square())], ids=["l1", "l2"]

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from tests.torch.reference import hinges, make_net, matrices
 from tuneloss.errors import InvalidInput, NotFinite
 from tuneloss.torch import L1, ConvexPiecewiseLinear, LinearLoss, by_layer
-from tuneloss.torch.terms.selection import trainable
+from tuneloss.torch.wrappers import trainable
 
 KNOTS = [-0.2, 0.0, 0.13, 0.4]
 WEIGHTS = [0.1, 0.0, 2.0, 0.3, 1.0, 0.5, 0.0, 0.2]

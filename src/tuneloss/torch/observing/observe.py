@@ -18,8 +18,8 @@ from tuneloss.torch.observing.processes import processes_of
 from tuneloss.torch.observing.sums import Sums, make_observation
 from tuneloss.torch.terms.data_terms import check_function, describe
 from tuneloss.torch.terms.loss import LinearLoss
-from tuneloss.torch.terms.selection import Select, matches, trainable
-from tuneloss.torch.wrappers import bare, eagerly, reshard
+from tuneloss.torch.terms.selection import Select, matches
+from tuneloss.torch.wrappers import bare, eagerly, reshard, trainable
 
 GradientMetric = Literal["plain", "curvature"]
 

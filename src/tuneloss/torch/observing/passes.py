@@ -19,7 +19,7 @@ from tuneloss.torch.observing.sampling_noise import PARTS, Contrast, Spread
 from tuneloss.torch.observing.sums import ERROR, HALF, METRIC, Sums
 from tuneloss.torch.terms.data_terms import Batch, Source, as_scalar
 from tuneloss.torch.terms.loss import LinearLoss
-from tuneloss.torch.terms.selection import trainable
+from tuneloss.torch.wrappers import trainable
 
 ROOM = 32 * 2**20  # bytes: batches are merged as long as the tensors that autograd saves take no more than this
 TOGETHER = 32  # largest number of batches to merge

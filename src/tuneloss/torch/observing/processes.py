@@ -33,8 +33,7 @@ from tuneloss.torch.observing.messages import (
     upper,
 )
 from tuneloss.torch.observing.sampling_noise import Gradient, Spread
-from tuneloss.torch.terms.selection import trainable
-from tuneloss.torch.wrappers import bare, is_sharded, reshard
+from tuneloss.torch.wrappers import bare, is_sharded, reshard, trainable
 
 Batch = TypeVar("Batch")
 

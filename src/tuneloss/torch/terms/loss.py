@@ -15,8 +15,7 @@ from tuneloss.errors import InvalidInput
 from tuneloss.torch.terms.data_terms import Batch, Source, Term, describe, takes_model_and_batch
 from tuneloss.torch.terms.layout import Bounds, make_layout
 from tuneloss.torch.terms.penalties import Penalty, add
-from tuneloss.torch.terms.selection import trainable
-from tuneloss.torch.wrappers import SharedForward, reshard
+from tuneloss.torch.wrappers import SharedForward, reshard, trainable
 from tuneloss.types import Array
 
 

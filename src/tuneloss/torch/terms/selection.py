@@ -6,46 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.wrappers import bare, clean_name
+from tuneloss.torch.wrappers import trainable
 
 Patterns = str | Sequence[str]
 Select = Patterns | Callable[[str, Tensor], bool]
-
-
-def trainable(model: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters that are trained, by name. A tied parameter appears once, a frozen one not at all.
-
-    Raises
-    ------
-    InvalidInput
-        If the model is not a module, has lazy or complex parameters, or has none that is trained.
-    """
-    module = bare(model)
-    if not isinstance(module, nn.Module):
-        raise InvalidInput(
-            f"`model` must be a torch.nn.Module; found a {type(model).__name__}. Give the model that is trained."
-        )
-    params = [(clean_name(name), p) for name, p in module.named_parameters()]
-    if lazy := [name for name, tensor in (*params, *module.named_buffers()) if is_lazy(tensor)]:
-        raise InvalidInput(
-            f"Parameters and buffers must have shapes; found lazy ones that have none yet: {lazy}. Call the model once "
-            "on a batch first."
-        )
-    trained: dict[str, Tensor] = {name: p for name, p in params if p.requires_grad}
-    if not trained:
-        raise InvalidInput(
-            "The model must have parameters that are trained (requires_grad); found none. Unfreeze some, or give "
-            "the model that the optimizer trains."
-        )
-    if complex_names := [name for name, p in trained.items() if p.is_complex()]:
-        raise InvalidInput(
-            f"Parameters that are trained must be real; found complex ones: {complex_names}. Keep real and imaginary "
-            "parts as two real parameters and join them with torch.complex in the forward, or freeze them."
-        )
-    return trained
 
 
 def matches(select: Select | None, name: str, p: Tensor) -> bool:
