@@ -35,7 +35,7 @@ from mlp_five_terms import five_terms
 from tuneloss.torch import L1, L2, ConvexPiecewiseLinear, Dropout, LinearLoss, OnlineTuner, UniformLabels
 from tuneloss.torch import observe as observe_model
 from tuneloss.torch.observing import ObserveOptions
-from tuneloss.torch.observing.gram import gram_and_values
+from tuneloss.torch.terms.columns import gram_and_values
 from tuneloss.tuning import OnlinePolicy
 
 torch.set_num_threads(1)
@@ -139,7 +139,7 @@ def piecewise_gram(quick: bool) -> None:
     at = list(range(100))
 
     def by_bins() -> Tensor:
-        return gram_and_values(params, [("learned", term, at)], {100: {"x": gradient}}, 100)[0]
+        return gram_and_values(params, term.columns("learned", at, params, params), {100: {"x": gradient}}, 100)[0]
 
     def by_jacobian(dtype: torch.dtype) -> Tensor:
         distance = x.unsqueeze(1) - term.knots[0]
@@ -182,7 +182,7 @@ def peak(what: str, million: int) -> None:
         bound = 3
 
         def job() -> object:
-            return gram_and_values(params, [("learned", term, list(range(100)))], {100: gradient}, 100)
+            return gram_and_values(params, term.columns("learned", range(100), params, params), {100: gradient}, 100)
     else:
         loss = LinearLoss(
             {"logloss": logloss, "smooth": UniformLabels(), "dropout": Dropout(0.5), "l2": L2(), "l1": L1()},

@@ -203,7 +203,7 @@ def test_blocks_of_parameters_do_not_show(monkeypatch):
     """A gram taken 7 parameters at a time is that of all at once."""
     net, loss = make_net(), make_loss()
     whole = observe(net, loss, brier, TRAIN, VALIDATION)
-    monkeypatch.setattr("tuneloss.torch.observing.gram.BLOCK", 7)
+    monkeypatch.setattr("tuneloss.torch.terms.columns.BLOCK", 7)
     assert_same(observe(net, loss, brier, TRAIN, VALIDATION), whole, rtol=1e-12)
 
 
@@ -266,7 +266,7 @@ OWN_PENALTIES = {
 @pytest.mark.parametrize("own", OWN_PENALTIES)
 def test_a_penalty_of_ones_own_is_observed_by_autograd(own, params, monkeypatch):
     """Whatever it inherits, and though our penalties are taken 7 parameters at a time."""
-    monkeypatch.setattr("tuneloss.torch.observing.gram.BLOCK", 7)
+    monkeypatch.setattr("tuneloss.torch.terms.columns.BLOCK", 7)
     net = make_net()
     penalty, formulas = OWN_PENALTIES[own]
     seen = observe(
@@ -289,7 +289,7 @@ class Smooth(GroupPenalty):
 
 
 def test_a_penalty_of_ones_own_that_is_entrywise_is_taken_block_by_block(monkeypatch):
-    monkeypatch.setattr("tuneloss.torch.observing.gram.BLOCK", 7)
+    monkeypatch.setattr("tuneloss.torch.terms.columns.BLOCK", 7)
     net, penalty = make_net(), Smooth()
     seen = observe(net, make_loss({"fit": log_loss, "own": penalty}), brier, TRAIN, VALIDATION)
     penalties = [lambda: sum((p.square() + 1).sqrt().sum() for p in matrices(net))]

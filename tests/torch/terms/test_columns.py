@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from tuneloss.torch import L1, L2, ConvexPiecewiseLinear
-from tuneloss.torch.observing.gram import gram_and_values
 from tuneloss.torch.terms import GroupPenalty, Penalty
-from tuneloss.torch.terms.columns import Columns, EntrywiseColumn, GradientColumn, HingeColumns
+from tuneloss.torch.terms.columns import Columns, EntrywiseColumn, GradientColumn, HingeColumns, gram_and_values
 
 KNOTS = [-0.5, 0.0, 0.25]
 
@@ -89,14 +88,15 @@ GROUPS = {"first": ["a", "c"], "last": "b"}
 )
 def test_values_and_gram_are_those_of_total_by_autograd(make, kind, block, monkeypatch):
     """Also with gradients of other terms beside them, and a second penalty with bins."""
-    monkeypatch.setattr("tuneloss.torch.observing.gram.BLOCK", block)
+    monkeypatch.setattr("tuneloss.torch.terms.columns.BLOCK", block)
     params, penalties = some_params(), [make(), ConvexPiecewiseLinear([0.1, 0.2]).double(), L2()]
     gradient = {name: torch.full_like(p, 0.5) for name, p in params.items()}
     expected = [by_autograd(penalty, params) for penalty in penalties]
     k = sum(len(values) for values, _ in expected)
     places = torch.arange(k).split([len(values) for values, _ in expected])
     named = [("own", penalty, at.tolist()) for penalty, at in zip(penalties, places, strict=True)]
-    gram, values = gram_and_values(params, named, {k: gradient}, k)
+    columns = [c for name, penalty, at in named for c in penalty.columns(name, at, params, params)]
+    gram, values = gram_and_values(params, columns, {k: gradient}, k)
     jacobian = torch.cat([*(columns for _, columns in expected), torch.full((51, 1), 0.5).double()], dim=1)
     torch.testing.assert_close(values[:k], torch.cat([own for own, _ in expected]))
     torch.testing.assert_close(gram, jacobian.T @ jacobian)
@@ -128,7 +128,8 @@ class Ones(Columns):
 
 def test_the_gram_asks_for_columns_and_not_for_types():
     params = some_params()
-    gram, values = gram_and_values(params, [("sum", Sum(), [0]), ("l2", L2("b"), [1])], {}, 2)
+    columns = [*Sum().columns("sum", [0], params, params), *L2("b").columns("l2", [1], params, params)]
+    gram, values = gram_and_values(params, columns, {}, 2)
     b = params["b"].detach()
     torch.testing.assert_close(values, torch.stack([b.sum(), b.square().sum(), torch.tensor(0.0).double()]))
     expected = torch.tensor([[12.0, 2 * b.sum(), 0], [2 * b.sum(), 4 * b.square().sum(), 0], [0, 0, 0]])

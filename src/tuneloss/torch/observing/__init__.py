@@ -6,7 +6,6 @@ observe.py         observe: the observation of a model; its options and the chec
 passes.py          a pass over the loaders: which batches are evaluated
 batches.py         batches of a loader
 sums.py            sums over batches, and the observation computed from them
-gram.py            the gram, block by block of parameters
 sampling_noise.py  what the choice of batches adds to a gram
 curvature.py       the gram in the metric of the inverse curvature
 gauss_newton.py    products with the Gauss-Newton matrix; lanczos.py: its inverse on a Krylov space

@@ -25,13 +25,13 @@ from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
 from tuneloss.torch.observing.batches import merged, rows_of, size
 from tuneloss.torch.observing.gauss_newton import ADVICE, GaussNewton, evaluate, l2_diagonal
-from tuneloss.torch.observing.gram import blocks
 from tuneloss.torch.observing.lanczos import Ritz, block_lanczos
 from tuneloss.torch.observing.passes import Pass
 from tuneloss.torch.observing.preserve import seed_everything
 from tuneloss.torch.observing.processes import Alone, Processes
 from tuneloss.torch.observing.sampling_noise import nearest_gram
 from tuneloss.torch.observing.sums import ERROR, HALF, Sums
+from tuneloss.torch.terms.columns import blocks
 from tuneloss.torch.terms.data_terms import Batch, Source
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.types import Array

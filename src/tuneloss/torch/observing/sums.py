@@ -12,9 +12,9 @@ from torch import Tensor
 
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput, NotFinite
-from tuneloss.torch.observing.gram import gram_and_values
 from tuneloss.torch.observing.processes import Numbers, Processes
 from tuneloss.torch.observing.sampling_noise import Gradient, Spread, nearest_gram, products, sampled
+from tuneloss.torch.terms.columns import gram_and_values
 from tuneloss.torch.terms.loss import LinearLoss
 
 ERROR, METRIC = "the error", "the metric"  # names among those of terms
@@ -132,7 +132,8 @@ def _numbers(
         j: {n: g for n, g in zip(sums.params, sums.gradients[name], strict=True) if g is not None}
         for name, j in columns.items()
     }
-    gram, values = gram_and_values(params, loss.layout.penalties, gradients, len(loss.names), inside=sums.params)
+    of_penalties = [c for name, p, at in loss.layout.penalties for c in p.columns(name, at, params, sums.params)]
+    gram, values = gram_and_values(params, of_penalties, gradients, len(loss.names), inside=sums.params)
     noise = torch.zeros_like(gram)
     if spread.compares and spread.names:
         n, squares = sums.processes.sum_spread(spread)

@@ -8,7 +8,7 @@ layout.py      which weights belong to which term
 data_terms.py  terms that need data, and how a loss calls them
 penalties.py   terms that need parameters only
 piecewise.py   a penalty whose form is learned; hinges.py: its arithmetic on tensors
-columns.py     the columns of penalties in the jacobian
+columns.py     the columns of penalties in the jacobian, and the gram of all terms
 selection.py   which parameters a penalty applies to
 """
 

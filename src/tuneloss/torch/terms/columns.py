@@ -1,16 +1,17 @@
-"""The columns of a penalty in the jacobian, gathered block by block of its parameters.
+"""The columns of penalties in the jacobian, and the gram of all terms, summed over blocks of parameters.
 
 An observation needs the Gram matrix of the gradients of all terms, not the gradients. So a penalty gives one `Columns`
 object per group of its parameters, and the object sees the parameters in blocks. It either gives its gradients as rows,
 which are multiplied at once with the rows of other terms, or it gathers sums per bin. At the end it adds its values and
-what it gathered to the observation.
+what it gathered to the observation. No n x k matrix is ever formed.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -18,7 +19,10 @@ from torch import Tensor
 
 from tuneloss.hinges import hinge_gram, hinge_matrix, hinge_products, hinge_values
 from tuneloss.torch.terms.hinges import Grid, bin_sums
+from tuneloss.torch.wrappers import local
 from tuneloss.types import Array
+
+BLOCK = 1 << 15  # entries of a parameter at a time: a block with a few dozen rows in float64 fits into a CPU's cache
 
 
 @dataclass(frozen=True)
@@ -43,21 +47,35 @@ class Block:
     numbers: Tensor
 
 
+def blocks(name: str, p: Tensor) -> Iterator[Block]:
+    """Cut the local part of a parameter into blocks."""
+    flat = local(p).reshape(-1)
+    for start in range(0, flat.numel(), BLOCK):
+        part = slice(start, start + BLOCK)
+        entries = _with_float64(flat[part])
+        yield Block(name, part, entries, entries.double())
+
+
+def _with_float64(x: Tensor) -> Tensor:
+    """Return a tensor on a device that has float64: on the CPU instead of mps."""
+    return x.cpu() if x.device.type == "mps" else x
+
+
+@dataclass(eq=False)
 class Columns(ABC):
     """The gradients of some weights of a penalty, as columns of the jacobian.
 
     Parameters
     ----------
-    positions : sequence of int
+    positions : list of int
         The positions of the weights in the loss.
     members : collection of str
         The names of the parameters to be seen.
     """
 
-    gathers = False  # whether `gather` may be called instead of `rows`
-
-    def __init__(self, positions: Sequence[int], members: Collection[str]) -> None:
-        self.positions, self.members = list(positions), members
+    gathers: ClassVar[bool] = False  # whether `gather` may be called instead of `rows`
+    positions: list[int]
+    members: Collection[str]
 
     @abstractmethod
     def see(self, block: Block) -> None:
@@ -76,12 +94,12 @@ class Columns(ABC):
         """Add the values, and the products that were gathered, to the gram (k + 1, k + 1) and the values (k + 1,)."""
 
 
+@dataclass(eq=False)
 class GradientColumn(Columns):
-    """One weight whose value and gradient are known as a whole, by autograd."""
+    """One weight whose value and gradient, by name of the parameter, are known as a whole, by autograd."""
 
-    def __init__(self, position: int, value: float, gradient: Mapping[str, Tensor]) -> None:
-        super().__init__([position], gradient.keys())
-        self.value, self.gradient = value, gradient
+    value: float
+    gradient: Mapping[str, Tensor]
 
     def see(self, block: Block) -> None:
         """Do nothing: the value is known."""
@@ -93,18 +111,13 @@ class GradientColumn(Columns):
         values[self.positions] += self.value
 
 
+@dataclass(eq=False)
 class EntrywiseColumn(Columns):
     """One weight of a sum over single entries: `value` (b,) -> scalar, and its gradient `slope` (b,) -> (b,)."""
 
-    def __init__(
-        self,
-        position: int,
-        members: Collection[str],
-        value: Callable[[Tensor], Tensor],
-        slope: Callable[[Tensor], Tensor],
-    ) -> None:
-        super().__init__([position], members)
-        self.value, self.slope, self.total = value, slope, 0.0
+    value: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor], Tensor]
+    total: float = 0.0
 
     def see(self, block: Block) -> None:
         self.total += float(self.value(block.numbers))
@@ -121,7 +134,7 @@ class HingeColumns(Columns):
 
     gathers = True
 
-    def __init__(self, positions: Sequence[int], members: Collection[str], knots: Tensor) -> None:
+    def __init__(self, positions: list[int], members: Collection[str], knots: Tensor) -> None:
         super().__init__(positions, members)
         self.knots = knots
         self.grids: dict[torch.device, Grid] = {}
@@ -154,6 +167,62 @@ class HingeColumns(Columns):
             cross = torch.from_numpy(hinge_products(sums))
             add_block(gram, self.positions, others, cross)
             add_block(gram, others, self.positions, cross.T)
+
+
+def gram_and_values(
+    params: Mapping[str, Tensor],
+    columns: Sequence[Columns],
+    gradients: Mapping[int, Mapping[str, Tensor]],
+    k: int,
+    *,
+    inside: Collection[str] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Compute the gram of all terms and the error, and the values of the penalties, over the local shards.
+
+    Parameters
+    ----------
+    params : mapping of str to tensor
+        All parameters that are trained.
+    columns : sequence of Columns
+        The columns of all penalties.
+    gradients : mapping
+        The gradients of the data terms and of the error: ``{column: {parameter: gradient}}``; a missing one is 0.
+    k : int
+        The number of weights. Column k is the error's.
+    inside : collection of str, optional
+        The parameters in the gram, by default all. The others count in the values of penalties only.
+
+    Returns
+    -------
+    gram : (k + 1, k + 1) float64 tensor
+    values : (k + 1,) float64 tensor
+        0 for data terms and the error.
+    """
+    gram, values = torch.zeros(k + 1, k + 1, dtype=torch.float64), torch.zeros(k + 1, dtype=torch.float64)
+    inside = set(params if inside is None else inside)
+    for name, p in params.items():
+        of_penalties = [c for c in columns if name in c.members]
+        of_data = {j: gradient[name].reshape(-1) for j, gradient in gradients.items() if name in gradient}
+        for block in blocks(name, p):
+            for c in of_penalties:
+                c.see(block)
+            if name in inside:
+                _add_products(gram, block, of_data, of_penalties)
+    for c in columns:
+        c.add_to(gram, values)
+    return gram, values
+
+
+def _add_products(gram: Tensor, block: Block, of_data: Mapping[int, Tensor], of_penalties: Sequence[Columns]) -> None:
+    """Add the products of all columns over a block. One penalty may gather sums per bin; the others are rows."""
+    gathering = [c for c in of_penalties if c.gathers][:1]
+    as_rows = [c for c in of_penalties if c not in gathering]
+    columns = [*of_data, *(j for c in as_rows for j in c.positions)]
+    data_rows = [_with_float64(gradient[block.part]).double().unsqueeze(0) for gradient in of_data.values()]
+    rows = torch.cat([*data_rows, *(c.rows(block) for c in as_rows), block.numbers.new_zeros(0, len(block.numbers))])
+    add_block(gram, columns, columns, (rows @ rows.T).cpu())
+    for c in gathering:
+        c.gather(columns, rows)
 
 
 def add_block(gram: Tensor, rows: Sequence[int], columns: Sequence[int], block: Tensor) -> None:

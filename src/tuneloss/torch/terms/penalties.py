@@ -114,7 +114,7 @@ class Penalty(nn.Module, ABC):
             The names of the parameters to differentiate by.
         """
         gradients = differentiate(term, self, params, inside)
-        return [GradientColumn(j, value, gradient) for j, (value, gradient) in zip(positions, gradients, strict=True)]
+        return [GradientColumn([j], g.keys(), value, g) for j, (value, g) in zip(positions, gradients, strict=True)]
 
     def has_closed_form(self, total: Callable[..., Tensor]) -> bool:
         """Return whether the closed form of a method `total` is right: it is entrywise, and does not override it."""
@@ -193,7 +193,7 @@ class GroupPenalty(Penalty):
         of_value, of_slope = (next(c for c in type(self).__mro__ if name in vars(c)) for name in ("value", "slope"))
         slope = self.slope if issubclass(of_slope, of_value) else partial(GroupPenalty.slope, self)
         groups = zip(positions, self.members_by_group(params), strict=True)
-        return [EntrywiseColumn(j, members, self.value, slope) for j, members in groups]
+        return [EntrywiseColumn([j], members, self.value, slope) for j, members in groups]
 
 
 class L1(GroupPenalty):
