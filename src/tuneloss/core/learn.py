@@ -123,7 +123,9 @@ def learn_loss(
     >>> learn_loss([model], box).weights.round(6)
     array([2., 1.])
     """
-    return Learner(box).learn(observations, objective, epsilon, sample_weight, offset, constrained, min_scale)
+    learner = Learner(box)
+    check_objective(objective)
+    return learner.learn(observations, objective, epsilon, sample_weight, offset, constrained, min_scale)
 
 
 def learn_loss_on_folds(
@@ -206,8 +208,7 @@ class Learner:
         constrained: bool = True,
         min_scale: float = 0.0,
     ) -> LearnedLoss:
-        """Do what `learn_loss` does."""
-        check_objective(objective)
+        """Do what `learn_loss` does; the objective was checked before."""
         problem = make_problem([observations], self.box, epsilon, [sample_weight], offset=offset, min_scale=min_scale)
         if constrained:
             return self._best_reachable(problem, best_first(observations), objective)
