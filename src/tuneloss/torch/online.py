@@ -150,7 +150,9 @@ class OnlineTuner:
             observation = self._observe()
             weights = self.loss.as_dict()
             is_best = self.best is None or best_index([self.best, observation]) == 1  # equally good: the later one
-            best_model = self._copy_model() if is_best else self._best_model  # here, since memory may not suffice
+            best_model = self._best_model
+            if is_best:  # copied here, since memory may not suffice
+                best_model = _copies(bare(self.model).state_dict()) if self.keep_best else {}
             box = self.loss.box  # low precision may have rounded the weights to the outside
             step = self._learner.step(observation, np.clip(list(weights.values()), box.lower, box.upper))
         self._calls += 1
@@ -282,7 +284,7 @@ class OnlineTuner:
             if history:
                 learner.load_state_dict(state, len(history), history[-1].score)
             calls, warned_of = int(state["calls"]), int(state["warned_of"])
-            best_model = {str(name): _copy(value) for name, value in state["best_model"].items()}
+            best_model = _copies(state["best_model"])
             loss = state["loss"]
         self.loss.load_state_dict(loss)
         self._learner, self._history, self._best_model = learner, history, best_model
@@ -298,11 +300,6 @@ class OnlineTuner:
         options = replace(options, seed=options.seed + self._calls, batches=batches)
         data = (self.train, self.validation, self.metric, self.selection)
         return observe_with(options, self.model, self.loss, self.error, *data)
-
-    def _copy_model(self) -> dict[str, Any]:
-        """Copy the state of the model; nothing is copied if `keep_best` is off."""
-        state = bare(self.model).state_dict() if self.keep_best else {}
-        return {name: _copy(value) for name, value in state.items()}
 
     def _warn_if_it_hurts(self) -> None:
         """Warn once per best model if the error has stayed far above that model's for `patience` learned steps."""
@@ -332,8 +329,9 @@ def _check_type(value: Any, kind: type, what: str) -> Any:
     return kind() if value is None else value
 
 
-def _copy(value: Any) -> Any:
-    return value.detach().clone() if isinstance(value, Tensor) else value
+def _copies(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state of a model with a copy of each tensor."""
+    return {str(name): v.detach().clone() if isinstance(v, Tensor) else v for name, v in state.items()}
 
 
 def _warn_of_weight_decay(optimizer: Optimizer, loss: LinearLoss) -> None:

@@ -158,9 +158,10 @@ class Pass:
 
     @property
     def may_merge(self) -> bool:
-        """Whether batches may be merged in the present modes of the modules."""
-        allowed = self.merge and self.processes.may_merge
-        return allowed and not any(map(_takes_statistics, self.model.modules()))
+        """Whether batches may be merged now. They must stay as they are if a batch norm normalizes by the batch."""
+        norms = [module for module in self.model.modules() if isinstance(module, _BatchNorm)]
+        by_batch = any(norm.training or norm.running_mean is None for norm in norms)
+        return self.merge and self.processes.may_merge and not by_batch
 
     def _larger(self, read: Iterator[Batch], trial: Callable[[Batch], object], most: int) -> Iterator[Batch]:
         """Merge batches, at most `most`, as far as memory allows; a trial on the first batch measures what it needs."""
@@ -181,11 +182,6 @@ class Pass:
 def _most_merged(number: int | None, *, in_parts: bool) -> int:
     """Return how many of so many batches may be merged, if several parts of them are to be compared."""
     return min(TOGETHER, max(1, (number or 1) // PARTS)) if in_parts else TOGETHER
-
-
-def _takes_statistics(module: nn.Module) -> bool:
-    """Return whether a module is a batch norm that normalizes by the batch, so that the batch must stay as it is."""
-    return isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
 
 
 def _number(value: Any) -> Tensor:

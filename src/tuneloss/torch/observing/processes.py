@@ -238,7 +238,13 @@ def processes_of(model: nn.Module) -> Processes:
         two dimensions (HSDP, tensor parallel), replicas of shards, FSDP1, trainable parameters that FSDP2 ignores, and
         gradients that are not yet synchronized.
     """
-    ddp = _find_ddp(model)
+    inner = bare(model)
+    if any(isinstance(module, DistributedDataParallel) for module in inner.modules()):
+        raise InvalidInput(
+            "DistributedDataParallel must be around the whole model, but a submodule is wrapped in it. "
+            "Wrap the model that you observe, not its parts."
+        )
+    ddp = next((module for module in model.modules() if isinstance(module, DistributedDataParallel)), None)
     reshard(model)
     sharded = is_sharded(model)
     if any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules()):
@@ -254,7 +260,7 @@ def processes_of(model: nn.Module) -> Processes:
     group = group_of_shards(model) if ddp is None else ddp.process_group
     params = list(trainable(model).values())
     device = params[0].device
-    return Replicas(group, device) if ddp else Shards(group, device, params, gradient_divisors(bare(model), params))
+    return Replicas(group, device) if ddp else Shards(group, device, params, gradient_divisors(inner, params))
 
 
 def _check_alone(model: nn.Module) -> None:
@@ -267,18 +273,6 @@ def _check_alone(model: nn.Module) -> None:
             "fully_shard gave you, not the model inside (`.module`). If each process trains its own model, wrap it in "
             "DistributedDataParallel(model, process_group=dist.new_group([rank], use_local_synchronization=True))."
         )
-
-
-def _find_ddp(model: nn.Module) -> DistributedDataParallel | None:
-    """Return the DDP around the whole model, if there is one; raise if it is around a part of the model only."""
-    inside = bare(model)
-    if any(isinstance(m, DistributedDataParallel) for m in inside.modules()):
-        raise InvalidInput(
-            "DistributedDataParallel must be around the whole model, but a submodule is wrapped in it. "
-            "Wrap the model that you observe, not its parts."
-        )
-    chain = [m for m in model.modules() if isinstance(m, DistributedDataParallel)]
-    return chain[0] if chain else None
 
 
 def _in_any(flags: Sequence[bool], group: dist.ProcessGroup, device: torch.device) -> list[bool]:

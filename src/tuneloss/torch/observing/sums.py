@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import compress
 
 import torch
@@ -21,6 +22,7 @@ ERROR, METRIC = "the error", "the metric"  # names among those of terms
 HALF = "the error on the first half"  # of the validation batches
 
 
+@dataclass
 class Sums:
     """Sums over the batches of this process, by name of the term; the error and the metric have names too.
 
@@ -32,11 +34,11 @@ class Sums:
         The processes that observe together.
     """
 
-    def __init__(self, params: Mapping[str, Tensor], processes: Processes) -> None:
-        self.params, self.processes = params, processes
-        self.values: dict[str, float] = {}
-        self.gradients: dict[str, list[Tensor | None]] = {}  # each by parameter
-        self.counts: Counter[str] = Counter()  # of examples and batches
+    params: Mapping[str, Tensor]
+    processes: Processes
+    values: dict[str, float] = field(default_factory=dict)
+    gradients: dict[str, list[Tensor | None]] = field(default_factory=dict)  # each by parameter
+    counts: Counter[str] = field(default_factory=Counter)  # of examples and batches
 
     def add_value(self, name: str, value: Tensor, n: float) -> None:
         """Add a mean over n examples."""
@@ -118,16 +120,24 @@ def make_observation(sums: Sums, spread: Spread, loss: LinearLoss, params: Mappi
     sums.processes.sum_gradients([sums.gradients[name] for name in columns], list(sums.params.values()))
     numbers = sums.processes.sum_numbers(_numbers(sums, spread, loss, params, columns), list(columns.values()))
     _check_numbers(numbers, columns)
-    gram = numbers.gram
-    if numbers.noise.any() and bool(gram.isfinite().all()):  # otherwise `_observation` says what is wrong
-        gram = nearest_gram(gram - numbers.noise, gram.diagonal().sqrt())
-    return _observation(loss, numbers._replace(gram=gram), with_metric=METRIC in sums.values)
+    gram, noise, values, rest = numbers
+    if noise.any() and bool(gram.isfinite().all()):  # otherwise `Observation` says what is wrong
+        gram = nearest_gram(gram - noise, gram.diagonal().sqrt())
+    metric, n_train, n_validation, n_gradient, n_metric = rest.tolist()
+    k = len(loss.names)
+    examples, in_gradient = torch.ones(2, k + 1, dtype=torch.float64)
+    for j in loss.layout.data.values():
+        examples[j] = in_gradient[j] = n_train
+    examples[k], in_gradient[k] = n_validation, n_gradient
+    values, gram = values / examples, gram / in_gradient / in_gradient.unsqueeze(1)  # from sums to means
+    metric = metric / n_metric if METRIC in sums.values else None
+    return Observation(float(values[k]), values[:k].numpy(), gram.numpy(), metric=metric, names=loss.names)
 
 
 def _numbers(
     sums: Sums, spread: Spread, loss: LinearLoss, params: Mapping[str, Tensor], columns: Mapping[str, int]
 ) -> Numbers:
-    """Return what this process knows; `rest` is the metric and the numbers of examples, as `_observation` reads it."""
+    """Return what this process knows; `make_observation` reads the metric and the numbers of examples from `rest`."""
     gradients = {
         j: {n: g for n, g in zip(sums.params, sums.gradients[name], strict=True) if g is not None}
         for name, j in columns.items()
@@ -145,25 +155,6 @@ def _numbers(
         values[j] = sums.values[name]
     counts = [float(sums.counts[what]) for what in ("train", "validation", ERROR, METRIC)]
     return Numbers(gram, noise, values, torch.tensor([sums.values.get(METRIC, 0.0), *counts], dtype=torch.float64))
-
-
-def _observation(loss: LinearLoss, numbers: Numbers, *, with_metric: bool) -> Observation:
-    """Turn sums over examples into means."""
-    gram, _, values, rest = numbers
-    metric, n_train, n_validation, n_gradient, n_metric = rest.tolist()
-    k = len(loss.names)
-    examples, in_gradient = torch.ones(2, k + 1, dtype=torch.float64)
-    for j in loss.layout.data.values():
-        examples[j] = in_gradient[j] = n_train
-    examples[k], in_gradient[k] = n_validation, n_gradient
-    values, gram = values / examples, gram / in_gradient / in_gradient.unsqueeze(1)
-    return Observation(
-        float(values[k]),
-        values[:k].numpy(),
-        gram.numpy(),
-        metric=metric / n_metric if with_metric else None,
-        names=loss.names,
-    )
 
 
 def _check_numbers(numbers: Numbers, columns: Mapping[str, int]) -> None:

@@ -217,7 +217,13 @@ class Source:
         """Evaluate the terms on a batch, and return scalars by name."""
         result = self.term(model, batch)
         if not isinstance(result, Mapping):
-            result = {self._only_name(): result}
+            name = self.known_name
+            if not isinstance(name, str) or name == "<lambda>":
+                raise InvalidInput(
+                    "A term in a list that returns one scalar must have a name; found none for "
+                    f"{type(self.term).__name__}. Let it return {{name: scalar}}, or give a dict of terms."
+                )
+            result = {name: result}
         elif self._fixed_name is not None:
             raise InvalidInput(
                 f"A term with a name must return one scalar; {self._fixed_name!r} returned {sorted(result)}. Give the "
@@ -230,15 +236,6 @@ class Source:
             )
         self.names = tuple(values)
         return values
-
-    def _only_name(self) -> str:
-        name = self.known_name
-        if not isinstance(name, str) or name == "<lambda>":
-            raise InvalidInput(
-                "A term in a list that returns one scalar must have a name; found none for "
-                f"{type(self.term).__name__}. Let it return {{name: scalar}}, or give a dict of terms."
-            )
-        return name
 
 
 def takes_model_and_batch(function: object) -> bool:
