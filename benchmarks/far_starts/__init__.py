@@ -1,0 +1,1 @@
+"""Ridge and logistic regression with several penalties, solved exactly: tuning from far starts in wide boxes."""
