@@ -24,8 +24,9 @@ from botorch.models.fully_bayesian import FullyBayesianSingleTaskGP, MaternPyroM
 from scipy.stats import qmc, spearmanr
 
 from tuneloss import Box
-from tuneloss.baselines.gp import LONGEST, NOISE_SCALE, Posterior, expected_improvement, log_posterior, slice_sample
+from tuneloss.baselines.gp import LONGEST, NOISE_SCALE, log_posterior, slice_sample
 from tuneloss.baselines.search import Cube
+from tuneloss.tuning.gaussian_process import Posterior, expected_improvement
 
 numpyro.enable_x64()
 RECORDS = Path(__file__).resolve().parents[1] / "results" / "table1.jsonl"

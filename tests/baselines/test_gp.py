@@ -1,4 +1,4 @@
-"""The sampled Gaussian process: posteriors against scikit-learn's, the sampler against known densities."""
+"""Sampled hyperparameters of a Gaussian process: their density against scikit-learn's, the sampler against theory."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,8 @@ from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-from tuneloss.baselines.gp import JITTER, Posterior, expected_improvement, log_posterior, slice_sample
+from tuneloss.baselines.gp import log_posterior, slice_sample
+from tuneloss.tuning.gaussian_process import JITTER
 
 
 @pytest.fixture(scope="module")
@@ -23,15 +24,6 @@ THETA = np.array([0.2, 0.3, -3.0, 0.4, 1.1])
 def reference(x, y, theta):
     kernel = ConstantKernel(np.exp(2 * theta[1])) * Matern(theta[3:], nu=2.5) + WhiteKernel(np.exp(theta[2]) + JITTER)
     return GaussianProcessRegressor(kernel, optimizer=None, alpha=0).fit(x, y - theta[0])
-
-
-def test_posterior_is_that_of_scikit_learn(data):
-    x, y = data
-    at = np.random.default_rng(1).random((50, 2))
-    mean, variance = Posterior.of(x, y, THETA).mean_and_variance(at)
-    expected, spread = reference(x, y, THETA).predict(at, return_std=True)
-    np.testing.assert_allclose(mean, expected + THETA[0], rtol=1e-8, atol=1e-8)
-    np.testing.assert_allclose(variance, spread**2 - np.exp(THETA[2]) - JITTER, rtol=1e-6, atol=1e-8)
 
 
 def test_density_is_the_marginal_likelihood_of_scikit_learn_times_priors(data):
@@ -82,16 +74,3 @@ def test_sampled_hyperparameters_have_the_moments_of_importance_sampling(data):
     deviation = np.sqrt(weights @ (draws - mean) ** 2)
     np.testing.assert_allclose(chain.mean(axis=0), mean, atol=0.15 * deviation.max())
     np.testing.assert_allclose(chain.std(axis=0), deviation, rtol=0.2)
-
-
-def test_expected_improvement_is_a_mean_over_draws(data):
-    """Against a Monte Carlo mean of max(best - f, 0), over two posteriors."""
-    x, y = data
-    posteriors = [Posterior.of(x, y, theta) for theta in (THETA, THETA + np.array([0, -0.3, 0.5, 0.2, -0.4]))]
-    at = np.random.default_rng(4).random((20, 2))
-    normal = np.random.default_rng(5).standard_normal((200_000, 1))
-    expected = np.zeros(20)
-    for posterior in posteriors:
-        mean, variance = posterior.mean_and_variance(at)
-        expected += np.maximum(y.min() - mean - np.sqrt(variance) * normal, 0).mean(axis=0) / 2
-    np.testing.assert_allclose(expected_improvement(posteriors, float(y.min()), at), expected, atol=3e-3)

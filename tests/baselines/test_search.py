@@ -7,13 +7,14 @@ import pytest
 
 from tuneloss import Box, Observation
 from tuneloss.baselines import gp_ei_mcmc
-from tuneloss.baselines.gp import Posterior, expected_improvement, slice_sample
+from tuneloss.baselines.gp import slice_sample
 from tuneloss.baselines.gp_ei_mcmc import GpEiMcmc
 from tuneloss.baselines.optuna_search import OptunaSearch
 from tuneloss.baselines.random_search import RandomSearch
 from tuneloss.baselines.search import Cube
 from tuneloss.baselines.tunereg import TuneReg
 from tuneloss.errors import InvalidInput
+from tuneloss.tuning.gaussian_process import Posterior, expected_improvement
 
 BOX = Box.from_dict({"l2": (0.1, 100.0), "dropout": (0.0, 1.0), "logloss": 1.0})
 MADE = {

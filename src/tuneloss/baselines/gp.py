@@ -8,73 +8,19 @@ prior like the horseshoe, with density log(1 + (0.1 / v)^2).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
-from scipy.special import log_ndtr
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
+from tuneloss.tuning.gaussian_process import covariance
 from tuneloss.types import Array
 
-JITTER = 1e-8  # added to the diagonal of a covariance, in units of standardised y
 NOISE_SCALE = 0.1  # scale of the prior of the noise variance
 LONGEST = 2.0  # upper end of the prior of a length scale
 WIDTH = 1.0  # width of the first interval of a slice, and of each step by which the interval grows
 MOST_STEPS = 20  # largest number of steps by which an interval grows
 LARGEST_LOG_NOISE = 30  # bound of the absolute log of the noise variance, against overflow
-LEAST_VARIANCE = 1e-12  # least variance of a prediction
 NARROWEST = 1e-12  # width at which the interval of a slice stops shrinking
-SQRT5 = np.sqrt(5.0)
-
-
-def matern52(squared: Array) -> Array:
-    """Compute the Matern 5/2 correlation at squared scaled distances.
-
-    Examples
-    --------
-    >>> float(matern52(np.zeros(1))[0])
-    1.0
-    """
-    r = SQRT5 * np.sqrt(squared)
-    return np.asarray((1 + r + r * r / 3) * np.exp(-r))
-
-
-@dataclass(frozen=True)
-class Posterior:
-    """A Gaussian process with known hyperparameters, conditioned on data.
-
-    Parameters
-    ----------
-    x : (m, d) array
-        The points of the data.
-    theta : (d + 3,) array
-        Mean, log amplitude, log noise variance, length scales.
-    factor : (m, m) array
-        Lower Cholesky factor of the covariance of y.
-    solved : (m,) array
-        covariance^-1 (y - mean).
-    """
-
-    x: Array
-    theta: Array
-    factor: Array
-    solved: Array
-
-    @classmethod
-    def of(cls, x: Array, y: Array, theta: Array) -> Posterior:
-        """Condition on values y (m,) at x (m, d)."""
-        differences = np.square((x[:, None] - x[None]) / theta[3:]).sum(axis=2)
-        factor = cholesky(_covariance(differences, theta), lower=True)
-        return cls(x, theta, factor, cho_solve((factor, True), y - theta[0]))
-
-    def mean_and_variance(self, at: Array) -> tuple[Array, Array]:
-        """Return mean and variance of the noiseless function at points (n, d), as two (n,) arrays."""
-        ell, variance = self.theta[3:], np.exp(2 * self.theta[1])
-        a, b = at / ell, self.x / ell
-        squared = np.maximum((a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2 * a @ b.T, 0)
-        cross = variance * matern52(squared)
-        half = solve_triangular(self.factor, cross.T, lower=True)
-        return self.theta[0] + cross @ self.solved, np.maximum(variance - (half * half).sum(axis=0), LEAST_VARIANCE)
 
 
 def log_posterior(x: Array, y: Array) -> Callable[[Array], float]:
@@ -90,7 +36,7 @@ def log_posterior(x: Array, y: Array) -> Callable[[Array], float]:
             return -np.inf
         try:
             factor = cholesky(
-                _covariance(np.tensordot(ell**-2.0, differences, 1), theta), lower=True, check_finite=False
+                covariance(np.tensordot(ell**-2.0, differences, 1), theta), lower=True, check_finite=False
             )
         except (LinAlgError, ValueError):
             return -np.inf
@@ -162,21 +108,3 @@ def _slice_update(
         if value > height or right - left < NARROWEST:
             return value if value > height else at(old)
         left, right = (place, right) if place < old else (left, place)
-
-
-def expected_improvement(posteriors: list[Posterior], best: float, at: Array) -> Array:
-    """Return the expected improvement over `best` at points (n, d), as a mean over posteriors: (n,)."""
-    total = np.zeros(len(at))
-    for posterior in posteriors:
-        mean, variance = posterior.mean_and_variance(at)
-        spread = np.sqrt(variance)
-        z = (best - mean) / spread
-        total += spread * (z * np.exp(log_ndtr(z)) + np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi))
-    return total / len(posteriors)
-
-
-def _covariance(squared: Array, theta: Array) -> Array:
-    """Return the covariance of y at squared scaled distances (m, m)."""
-    covariance: Array = np.exp(2 * theta[1]) * matern52(squared)
-    covariance.flat[:: len(covariance) + 1] += np.exp(theta[2]) + JITTER
-    return covariance

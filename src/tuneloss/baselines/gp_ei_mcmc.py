@@ -8,9 +8,10 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.stats import qmc
 
-from tuneloss.baselines.gp import Posterior, expected_improvement, log_posterior, slice_sample
+from tuneloss.baselines.gp import log_posterior, slice_sample
 from tuneloss.baselines.search import Cube, Search
 from tuneloss.core.box import Box
+from tuneloss.tuning.gaussian_process import Posterior, expected_improvement
 from tuneloss.tuning.sampling import sample_box
 from tuneloss.types import Array
 
