@@ -304,7 +304,7 @@ MISTAKES = [
     (lambda t: t.tell(t.ask(), Observation(1e200, [1e200, 1.0, 1.0])), "must not overflow"),
     (lambda t: LossTuner(BOX, epsilon=1.0).tell([1.0, 0.1, 1.0], MODEL), "the observations have no gram"),
     (lambda t: LossTuner({"a": 1.0}), "`box` must be a Box; found dict"),
-    (lambda t: LossTuner(BOX, objective="calibratd"), "'calibrated', 'paper', 'both'; found 'calibratd'"),
+    (lambda t: LossTuner(BOX, objective="calibratd"), "'auto', 'calibrated', 'paper'; found 'calibratd'"),
     (lambda t: LossTuner(BOX, epsilon=-1), "`epsilon` must be"),
     (lambda t: LossTuner(BOX, seed=-1), "`seed` must be at least 0; found -1"),
     (lambda t: LossTuner(BOX, seed=1.5), "`seed` must be a whole number; found 1.5"),

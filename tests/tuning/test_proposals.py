@@ -1,8 +1,9 @@
-"""Both forms of the cost in one tuner: the form that proposed the best learned run leads, the other has every third."""
+"""Whose turn it is to propose. Without gradients, the form of the best learned run leads; the other has every third."""
 
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.core.problems import ridge
@@ -18,8 +19,8 @@ FORMS = ["calibrated", "paper"]
 
 
 def train(weights: dict[str, float], error: float | None = None) -> Observation:
-    """A model of a ridge regression, whose error may be told otherwise."""
-    model = TRAIN(weights)
+    """A model of a ridge regression without its gradients, whose error may be told otherwise."""
+    model = TRAIN(weights).without_gram()
     return model if error is None else replace(model, error=error)
 
 
@@ -126,6 +127,38 @@ def test_the_form_of_a_run_is_in_the_journal_and_may_be_missing(tmp_path):
         Run.from_dict(record | {"form": "best"})
     with pytest.raises(InvalidInput, match="`form` must be"):
         tuner.tell(FIRST, train(FIRST), form="best")
+
+
+def test_the_turns_are_those_that_the_docstring_says():
+    """Forms of eight proposals: in a narrow box LearnLoss opens; in a wide one, a step by signs does."""
+    narrow = Box.from_dict({"l2": (0.1, 100.0), "fit": 1.0})
+    forms = {}
+    for name, box in (("narrow", narrow), ("wide", BOX)):
+        tuner = LossTuner(box, start=FIRST)
+        for _ in range(9):
+            weights = tuner.ask()
+            error = 3000.0 + abs(np.log(weights["l2"] / 3.0))  # the start stays the best: nothing leads on from it
+            tuner.tell(weights, replace(TRAIN(weights), error=error))
+        forms[name] = [run.form for run in tuner.history[1:]]
+    cycle = [None, None, "calibrated", "paper"]  # model, signs, local, other
+    assert forms["narrow"] == ["calibrated", "paper", *forms["narrow"][2:4], *cycle]
+    assert None not in forms["narrow"][:4]
+    assert forms["wide"] == [None, "calibrated", "calibrated", None, *cycle]
+
+
+@pytest.mark.parametrize("decades", [2, 8])
+def test_parallel_proposals_differ_and_a_resumed_tuner_goes_on_the_same_way(decades, tmp_path):
+    """Six at once, after one run and after seven, with a failed one among them."""
+    box = Box.from_dict({"l2": (10.0 ** (-decades / 2), 10.0 ** (decades / 2)), "fit": 1.0})
+    tuner = LossTuner(box, start=FIRST, journal=tmp_path / "runs.jsonl")
+    tuner.tell(tuner.ask(), TRAIN(FIRST))
+    for _ in range(2):
+        proposals = tuner.ask(6)
+        assert len({weights["l2"] for weights in proposals}) == 6
+        assert LossTuner(box, start=FIRST, journal=tmp_path / "runs.jsonl").ask(6) == proposals
+        tuner.tell(proposals[0], failed="diverged")
+        for weights in proposals[1:]:
+            tuner.tell(weights, TRAIN(weights))
 
 
 def test_a_fallback_keeps_the_form(monkeypatch):

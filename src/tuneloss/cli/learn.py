@@ -17,6 +17,7 @@ from tuneloss import Box, LossTuner, Observation
 from tuneloss.cli.console import put
 from tuneloss.cli.guards import stoppable
 from tuneloss.errors import InvalidInput, TuneLossError
+from tuneloss.tuning.proposals import Choice
 from tuneloss.types import Epsilon
 
 NAMED_EPSILONS: dict[str, Epsilon] = {"balanced": "balanced", "paper": "paper", "inf": math.inf}
@@ -24,9 +25,9 @@ BYTE_ORDER_MARK = "\ufeff"  # some programs begin a UTF-8 file with it
 
 
 class Form(StrEnum):
-    """Forms of the cost; see `LossTuner`."""
+    """What proposes the weights; see `LossTuner`."""
 
-    both = "both"
+    auto = "auto"
     calibrated = "calibrated"
     paper = "paper"
 
@@ -35,8 +36,8 @@ def learn(
     observations: Annotated[Path, typer.Argument(help="JSON lines, one per trained model; - reads standard input.")],
     box: Annotated[Path, typer.Option(help="TOML file with the range of each weight.")],
     objective: Annotated[
-        Form, typer.Option(help="Form of the cost; both takes the form that led to the best model so far.")
-    ] = Form.both,
+        Form, typer.Option(help="Form of the cost; auto lets both forms, and steps from the best model, take turns.")
+    ] = Form.auto,
     epsilon: Annotated[
         str, typer.Option(help='How much gradients count: "balanced", "paper", "inf" (gradients only), or a number.')
     ] = "balanced",
@@ -57,7 +58,7 @@ def learn(
     - `weights` holds the weights that the model was trained with. Leave it out if the model was not trained with this
     loss.
 
-    - `form` is what this command printed beside those weights. It says which form of the cost proposed them.
+    - `form` is what this command printed beside those weights. It says which form of the cost proposed them, if any.
 
     A line {"weights": {...}, "failed": "diverged"} describes a run that failed. For an empty file, the command prints
     the weights to begin with.
@@ -68,7 +69,8 @@ def learn(
     Exit code 0: the weights are on standard output. 1: the input breaks a rule, and standard error says which.
     """
     with stoppable():
-        tuner = LossTuner(read_box(box), seed=seed, objective=objective.value, epsilon=as_epsilon(epsilon))
+        choice: Choice = objective.value
+        tuner = LossTuner(read_box(box), seed=seed, objective=choice, epsilon=as_epsilon(epsilon))
         for number, record in read_records(observations):
             try:
                 tell(tuner, record)

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,7 +22,7 @@ from tuneloss.errors import InvalidInput, JournalError, NotFinite, RunFailed
 from tuneloss.tuning.journal import Journal, without_garbage_collection
 from tuneloss.tuning.ledger import Ledger
 from tuneloss.tuning.progress import progress_bar
-from tuneloss.tuning.proposals import Fallback, Proposal, Proposer
+from tuneloss.tuning.proposals import Choice, Fallback, Proposal, Proposer
 from tuneloss.tuning.run import Header, Run, as_form, as_info, check_told
 from tuneloss.tuning.sampling import same_point
 from tuneloss.types import Array, Epsilon, Objective
@@ -36,7 +36,8 @@ class LossTuner:
     """Learns the weights of a loss from one training run to the next (algorithm TuneLoss).
 
     `ask` first proposes the points of `start`. Before the first observation it proposes the center of the box, then
-    random points. After that it proposes what `learn_loss` returns for all observations so far.
+    random points. After that, each proposal is what `learn_loss` returns for the observations so far, or a step from
+    the best run.
 
     If the proposal repeats a point that was tried, or is near one that failed, `fallback` takes over. Points that were
     asked for and not told yet count as tried. While there are such points, the next proposal is learned with random
@@ -52,9 +53,9 @@ class LossTuner:
         The weights that are allowed.
     seed : int, default 0
         The seed of all random numbers.
-    objective : {"both", "calibrated", "paper"}, default "both"
-        The form of the cost, as for `learn_loss`. With "both", the form that proposed the best learned run leads, and
-        the other form proposes every third run.
+    objective : {"auto", "calibrated", "paper"}, default "auto"
+        "calibrated" and "paper" always propose what `learn_loss` returns in that form of the cost. With "auto", both
+        forms take turns with steps from the best run: see the notes.
     epsilon : {"balanced", "paper"} or float, default "balanced"
         How much gradients count, as for `learn_loss`.
     start : mapping or sequence of weights, default ()
@@ -64,6 +65,14 @@ class LossTuner:
         a range spans a decade. "repeat" proposes the point again.
     journal : path, optional
         A file that keeps everything that is told. An existing one is resumed.
+
+    Notes
+    -----
+    With ``objective="auto"``, the first four proposals after the start are learned. From then on, four ways to propose
+    take turns: a Gaussian process of the error near the best run, a step against the signs of the slopes of the error,
+    LearnLoss from the best run alone, and LearnLoss in the other form. Slopes are estimated from the gradients in an
+    observation. If the range of a weight spans more than four decades, steps by signs come first, since a learned step
+    is too short far from the optimum. Without gradients, and on a simplex, the two forms of LearnLoss take turns.
 
     Examples
     --------
@@ -82,7 +91,7 @@ class LossTuner:
         box: Box,
         *,
         seed: int = 0,
-        objective: Objective | Literal["both"] = "both",
+        objective: Choice = "auto",
         epsilon: Epsilon = "balanced",
         start: Mapping[str, float] | Sequence[Weights] = (),
         fallback: Fallback = "nearby",

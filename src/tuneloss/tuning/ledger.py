@@ -94,6 +94,11 @@ class Ledger:
         rows = [[point[name] for name in names] for point in weights]
         return self._box.inside(as_finite(rows, "weights").reshape(len(rows), len(names)))
 
+    def only_best(self) -> Array:
+        """Return sample weights (m,) of the observations: 1 for that of the best run, 0 for all others."""
+        best = None if self.best is None else self.best.observation
+        return np.array([float(observation is best) for observation in self.observations])
+
     def run_with(self, point: Array) -> Run | None:
         """Return the last run with these weights; None if there is none."""
         same = np.flatnonzero(same_points(self.tried, point))

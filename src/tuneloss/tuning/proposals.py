@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -14,13 +14,20 @@ from tuneloss.core.cost import check_epsilon
 from tuneloss.core.learn import LearnedLoss, Learner, check_objective
 from tuneloss.errors import InvalidInput, SolverError
 from tuneloss.tuning.ledger import Ledger
+from tuneloss.tuning.local_steps import LocalSteps
 from tuneloss.tuning.sampling import center, distance, nearby, same_point, sample_box
 from tuneloss.types import Array, Epsilon, Objective
 
 Fallback = Literal["nearby", "random", "repeat"]
+Choice = Objective | Literal["auto"]
 FAILED_RADIUS = 0.05  # fraction of a range: proposals nearer than this to a failed run are avoided
 MAX_TRIES = 100  # candidates that the fallback draws before it gives up
-PERIOD = 3  # with both forms, the form that does not lead proposes once in this many runs
+
+# Turns after the first weights, as in the table of `Proposer`.
+NARROW_OPENING = ("leader", "other form", "leader", "leader")
+WIDE_OPENING = ("signs", "leader", "local", "signs")
+CYCLE = ("model", "signs", "local", "other")
+WITHOUT_SLOPES = ("leader", "other form", "leader")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,26 +47,47 @@ class Proposal:
 
 
 class Proposer:
-    """The strategy of `LossTuner`: its parameters are documented there."""
+    """The strategy of `LossTuner`: its parameters are documented there.
+
+    With ``objective="auto"``, ways to propose take turns:
+
+    ============ ==========================================================================================
+    turn         proposal
+    ============ ==========================================================================================
+    leader       LearnLoss from all observations, in the form that proposed the best learned run
+    other form   LearnLoss from all observations, in the other form
+    local        LearnLoss from the best run alone, in the calibrated form; a step that goes on in the same
+                 direction is extended. If the paper's form proposed the best run: that form, from all
+    other        the one of these two that "local" would not propose
+    signs        a step from the best run against the signs of its estimated slopes
+    model        expected improvement of a Gaussian process near the best run
+    ============ ==========================================================================================
+
+    Four turns are the opening. In narrow ranges it belongs to LearnLoss; but if the error still falls in the direction
+    that led to the best run, a step by signs goes farther. If a range spans more than four decades, learned steps are
+    too short, so a step by signs comes first. Then four turns repeat. Without gradients, and on a simplex, there are no
+    slopes, and the two forms of LearnLoss take turns.
+    """
 
     def __init__(
         self,
         box: Box,
         *,
         seed: int,
-        objective: Objective | Literal["both"],
+        objective: Choice,
         epsilon: Epsilon,
         start: Sequence[Array],
         fallback: Fallback,
     ) -> None:
-        if fallback not in ("nearby", "random", "repeat"):
+        if fallback not in get_args(Fallback):
             raise InvalidInput(f'`fallback` must be "nearby", "random" or "repeat"; found {fallback!r}.')
-        check_objective(objective, ("calibrated", "paper", "both"))
+        check_objective(objective, ("auto", "calibrated", "paper"))
         check_epsilon(epsilon)
         self.box, self.seed, self.start = box, seed, list(start)
         self.objective, self.epsilon, self.fallback = objective, epsilon, fallback
         self.learned: LearnedLoss | None = None
         self._learner = Learner(box)
+        self._steps = None if box.is_simplex or box.pinned.all() else LocalSteps(box)
 
     def propose(self, ledger: Ledger, pending: Sequence[Proposal]) -> Proposal:
         """Return the next proposal, given the runs that were told and the proposals that are pending."""
@@ -70,40 +98,61 @@ class Proposer:
         rng = np.random.default_rng([self.seed, len(ledger.runs), len(pending)])
         if not ledger.observations:
             return Proposal(self._untried(center(self.box), tried, ledger.failed, "random", rng))
-        proposal = self._learn(ledger, n_pending=len(pending), rng=rng)
+        # With pending proposals, learn from a Bayesian bootstrap of the observations.
+        sample_weight = rng.standard_exponential(len(ledger.observations)) if pending else None
+        proposal = self._take_turn(ledger, ledger.n_runs + len(pending) - 1, sample_weight, rng)
         if self.fallback == "repeat":
             return proposal
         return Proposal(self._untried(proposal.point, tried, ledger.failed, self.fallback, rng), proposal.form)
 
-    def _learn(self, ledger: Ledger, n_pending: int, rng: np.random.Generator) -> Proposal:
-        """Learn from all observations; with pending proposals, from a Bayesian bootstrap of them."""
-        sample_weight = rng.standard_exponential(len(ledger.observations)) if n_pending else None
-        form = self._form(ledger, ledger.n_runs + n_pending)
+    def _take_turn(
+        self, ledger: Ledger, n_turns: int, sample_weight: Array | None, rng: np.random.Generator
+    ) -> Proposal:
+        """Propose in the way whose turn it is, after `n_turns` turns."""
+        if self.objective != "auto":
+            return self._learn(ledger, self.objective, sample_weight)
+        leader = (ledger.best_learned and ledger.best_learned.form) or "calibrated"
+        turn = self._turn(ledger, n_turns)
+        if turn == "leader":
+            return self._learn(ledger, leader, sample_weight)
+        if turn == "other form":
+            return self._learn(ledger, "paper" if leader == "calibrated" else "calibrated", sample_weight)
+        steps = self._steps
+        assert steps is not None  # as `_turn` has checked
+        if turn == "signs":
+            return Proposal(steps.by_signs())
+        if turn == "model":
+            return Proposal(steps.by_model(rng))
+        paper_leads = ledger.best is not None and ledger.best.form == "paper"
+        if paper_leads == (turn == "local"):
+            return self._learn(ledger, "paper", sample_weight)
+        proposal = self._learn(ledger, "calibrated", ledger.only_best())
+        return Proposal(steps.beyond(proposal.point), proposal.form)
+
+    def _turn(self, ledger: Ledger, n_turns: int) -> str:
+        """Return whose turn it is."""
+        if self._steps is not None:
+            self._steps.follow(ledger.runs)
+        if self._steps is None or not self._steps.has_slope:
+            return WITHOUT_SLOPES[n_turns % len(WITHOUT_SLOPES)]
+        opening = WIDE_OPENING if self._steps.is_wide else NARROW_OPENING
+        if n_turns >= len(opening):
+            return CYCLE[(n_turns - len(opening)) % len(CYCLE)]
+        return "signs" if self._steps.goes_on and not self._steps.is_wide else opening[max(n_turns, 0)]
+
+    def _learn(self, ledger: Ledger, form: Objective, sample_weight: Array | None) -> Proposal:
+        """Learn from all observations, which count as `sample_weight` says."""
         try:
             self.learned = self._learner.learn(
                 ledger.observations, objective=form, epsilon=self.epsilon, sample_weight=sample_weight
             )
         except SolverError as reason:
-            warnings.warn(f"The next weights are near the best so far, since {reason}", RuntimeWarning, stacklevel=5)
+            warnings.warn(f"The next weights are near the best so far, since {reason}", RuntimeWarning, stacklevel=6)
             best = ledger.best
             return Proposal(
                 center(self.box) if best is None or best.weights is None else self.box.as_array(best.weights)
             )
         return Proposal(self.learned.weights, form)
-
-    def _form(self, ledger: Ledger, n_asked: int) -> Objective:
-        """Return the form of the cost to learn in.
-
-        The calibrated form is better at models trained to convergence, the paper's form where small weights are best.
-        Which one suits a problem shows in its runs. So with "both", the form that proposed the best learned run leads,
-        and the other form proposes every third run.
-        """
-        if self.objective != "both":
-            return self.objective
-        leader = (ledger.best_learned and ledger.best_learned.form) or "calibrated"
-        if n_asked % PERIOD != PERIOD - 1:
-            return leader
-        return "paper" if leader == "calibrated" else "calibrated"
 
     def _untried(
         self, point: Array, tried: Array, failed: Array, fallback: Fallback, rng: np.random.Generator

@@ -1,0 +1,134 @@
+"""Steps from the best run: where its slopes point, and how far the runs so far say that one may go."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tuneloss.core.box import Box
+from tuneloss.tuning.coordinates import Coordinates
+from tuneloss.tuning.run import Run
+from tuneloss.tuning.slopes import slopes
+from tuneloss.types import Array
+
+# All lengths are in log units of weights, except FIRST_SIZE.
+WIDE = 4 * math.log(10)  # in a wider range, the first runs say little about the length of a step
+FIRST_SIZE = 0.3  # fraction of a range: the first step by signs
+LEAST_SIZE = 0.05  # the shortest step by signs
+ROUNDING = 1e-9  # a shorter move is none
+SAME_WAY = 0.2  # cosine of two directions above which one goes on in the other
+EXTENSION = (2.0, 4.0)  # least and largest factor by which a learned step that goes on in the same way is extended
+FIRST_RADIUS, RADII = 6.9, (0.35, 9.2)  # of the trust region around the best run: first; least and largest
+LARGER, SMALLER = 1.6, 0.6  # factors of the radius after a run that gained, and after one that did not
+LEAST_GAIN = 1e-3  # relative; a smaller gain in error is none
+
+
+class LocalSteps:
+    """Steps from the best run, in the coordinates of a box. They depend only on the runs, in their order.
+
+    Parameters
+    ----------
+    box : Box
+        The allowed weights: a box that is not a simplex, with a weight that is not pinned.
+    """
+
+    def __init__(self, box: Box) -> None:
+        self._box, self._x = box, Coordinates(box)
+        self._start()
+
+    def _start(self) -> None:
+        self._n_runs = 0
+        self._points: list[Array] = []  # coordinates of the runs with an observation
+        self._scores: list[float] = []
+        self._slopes: list[Array] = []  # derivatives of the error by the coordinates
+        self._best = self._before = -1  # the best run, and the best of the runs before it
+        self._sizes = FIRST_SIZE * (self._x.high - self._x.low)  # of the next step by signs
+        self._radius = FIRST_RADIUS
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the range of a weight spans more than four decades."""
+        return bool((self._x.high - self._x.low > WIDE).any())
+
+    @property
+    def has_slope(self) -> bool:
+        """Whether the best run says in which direction the error falls."""
+        return self._best >= 0 and bool(self._slopes[self._best].any())
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the error still falls at the best run in the direction that led to it, so that one may go farther."""
+        if self._before < 0:
+            return False
+        best, slope = self._points[self._best], self._slopes[self._best]
+        at_a_bound = ((best <= self._x.low) & (slope > 0)) | ((best >= self._x.upper) & (slope < 0))
+        way, slope = best - self._points[self._before], np.where(at_a_bound, 0.0, slope)
+        return bool(-(way @ slope) > SAME_WAY * np.linalg.norm(way) * np.linalg.norm(slope))
+
+    def follow(self, runs: Sequence[Run]) -> None:
+        """Take in the runs that are new; `runs` are all runs so far."""
+        if len(runs) < self._n_runs:
+            self._start()
+        for run in runs[self._n_runs :]:
+            if run.weights is not None and run.observation is not None:
+                point, model = self._box.as_array(run.weights), run.observation
+                slope = np.zeros(len(self._box)) if model.gram is None else slopes(model, point, self._box.pinned)
+                self._add(self._x.of(point), model.score, self._x.derivative(point, slope))
+        self._n_runs = len(runs)
+
+    def _add(self, point: Array, score: float, slope: Array) -> None:
+        """Add a run, and adapt the length of the next steps to it.
+
+        The next step of a coordinate is twice as long if the run gained and its slope points onward. Otherwise it is
+        half of the last move.
+        """
+        if self._best >= 0:
+            move = point - self._points[self._best]
+            gains, length = score < self._scores[self._best], np.abs(move)
+            goes_on = gains & (np.sign(move) == -np.sign(slope))
+            sizes = np.where(goes_on, 2 * np.maximum(self._sizes, length), length / 2)
+            sizes = np.where(length > ROUNDING, sizes, self._sizes)
+            self._sizes = np.clip(sizes, LEAST_SIZE, self._x.high - self._x.low)
+            self._resize_region(score, float(length.max()))
+        self._points.append(point)
+        self._scores.append(score)
+        self._slopes.append(slope)
+        if self._best < 0 or score < self._scores[self._best]:
+            self._best, self._before = len(self._scores) - 1, self._best
+
+    def _resize_region(self, score: float, length: float) -> None:
+        best = self._scores[self._best]
+        if score >= best - LEAST_GAIN * abs(best):
+            self._radius = max(self._radius * SMALLER, RADII[0])
+        elif length > self._radius / 2:
+            self._radius = min(self._radius * LARGER, RADII[1])
+
+    def by_signs(self) -> Array:
+        """Return the best run, moved in each coordinate against the sign of its slope."""
+        return self._x.to_weights(self._points[self._best] - np.sign(self._slopes[self._best]) * self._sizes)
+
+    def beyond(self, target: Array) -> Array:
+        """Return weights (k,) that were learned from the best run, or weights beyond them.
+
+        If the step goes on in the direction that led to the best run, it is at least doubled. LearnLoss compares
+        gradients at one model. Far from the optimum, they tell the direction of a step but not its length.
+        """
+        best = self._points[self._best]
+        step = self._x.of(target) - best
+        length = float(np.linalg.norm(step))
+        if self._before >= 0 and length > ROUNDING:
+            last = best - self._points[self._before]
+            if last @ step > 0:
+                step = step * float(np.clip(1 + np.linalg.norm(last) / length, *EXTENSION))
+                return self._x.to_weights(best + step)
+        return target
+
+    def by_model(self, rng: np.random.Generator) -> Array:
+        """Return the weights near the best run of greatest expected improvement, by a Gaussian process."""
+        from tuneloss.tuning.model_step import model_step  # loads scipy.optimize
+
+        best = self._points[self._best]
+        low, high = self._x.inside(best - self._radius), self._x.inside(best + self._radius)
+        return self._x.to_weights(model_step(np.array(self._points), np.array(self._scores), low, high, rng))

@@ -1,0 +1,75 @@
+"""The point of greatest expected improvement near the best run, by a Gaussian process of the error."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import minimize
+
+from tuneloss.tuning.gaussian_process import Posterior, expected_improvement, fit
+from tuneloss.types import Array
+
+NEAREST = 60  # largest number of runs, those nearest to the best one, that the process is fitted to
+ANYWHERE, NEAR, PARTLY = (
+    300,
+    200,
+    150,
+)  # candidates: anywhere in the region, near the best run, best in some coordinates
+REFINED = 2  # candidates of greatest expected improvement that are refined
+NOISY = 1e-2  # noise variance, of standardised values, above which the best value is taken from the process
+
+
+def model_step(points: Array, scores: Array, low: Array, high: Array, rng: np.random.Generator) -> Array:
+    """Return the point (d,) between low and high (d,) of greatest expected improvement.
+
+    Parameters
+    ----------
+    points : (m, d) array
+        The coordinates of the runs.
+    scores : (m,) array
+        Their errors.
+    low, high : (d,) array
+        The trust region around the best run.
+    rng : numpy.random.Generator
+    """
+    best = points[scores.argmin()]
+    nearest = np.argsort(np.abs(points - best).max(axis=1), kind="stable")[:NEAREST]
+    values = standardised(scores[nearest])
+    process = fit(points[nearest], values)
+    goal = float(values.min())
+    if np.exp(process.theta[2]) > NOISY:
+        goal = float(process.mean_and_variance(points[nearest])[0].min())
+    return _best_candidate(process, goal, _candidates(best, low, high, rng), low, high)
+
+
+def standardised(scores: Array) -> Array:
+    """Return log(1 + 2 (score - least) / median), with mean 0 and standard deviation 1.
+
+    The logarithm keeps runs that went very wrong from setting the scale.
+    """
+    excess = scores - scores.min()
+    unit = float(np.median(excess)) or float(excess.max()) or 1.0
+    values = np.log1p(2 * excess / unit)
+    return np.asarray((values - values.mean()) / (values.std() or 1.0))
+
+
+def _candidates(best: Array, low: Array, high: Array, rng: np.random.Generator) -> Array:
+    d = len(best)
+    anywhere = rng.uniform(low, high, (ANYWHERE, d))
+    near = np.clip(best + 0.15 * (high - low) * rng.standard_normal((NEAR, d)), low, high)
+    partly = np.where(rng.random((PARTLY, d)) < 0.5, anywhere[:PARTLY], best)
+    return np.vstack([anywhere, near, partly])
+
+
+def _best_candidate(process: Posterior, goal: float, candidates: Array, low: Array, high: Array) -> Array:
+    gains = expected_improvement([process], goal, candidates)
+    refined = [
+        minimize(
+            lambda point: -np.log(expected_improvement([process], goal, point[None])[0] + 1e-300),
+            candidate,
+            method="L-BFGS-B",
+            bounds=np.column_stack([low, high]),
+            options={"maxiter": 12},
+        )
+        for candidate in candidates[np.argsort(-gains)[:REFINED]]
+    ]
+    return np.asarray(min(refined, key=lambda solution: float(solution.fun)).x)

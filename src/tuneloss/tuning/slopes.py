@@ -1,0 +1,52 @@
+"""How the error of a trained model would change with the weights, estimated from its observation alone."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuneloss.core.observation import Observation
+from tuneloss.types import Array
+
+
+def slopes(observation: Observation, weights: Array, pinned: NDArray[np.bool_]) -> Array:
+    r"""Estimate the derivative of the error by each weight, for a model that was trained to convergence.
+
+    By the implicit function theorem it is :math:`-J_j' H^{-1} g`, with the Hessian H of the training loss. H is not
+    observed. A quadratic function with value :math:`\phi` and gradient J has the curvature
+    :math:`h = |J|^2 / (2 \phi)` along J. So the Hessian is modelled by
+
+    .. math:: H \approx h_0 I + \sum_j w_j h_j u_j u_j', \qquad u_j = J_j / |J_j|
+
+    where the sum is over the free weights, and :math:`h_0` is the curvature of the pinned terms. The inverse needs
+    inner products of gradients only. On exact problems about 19 of 20 signs are right; sizes may be wrong by a factor
+    of ten and more.
+
+    Parameters
+    ----------
+    observation : Observation
+        The model; it has a gram.
+    weights : (k,) array
+        The weights that it was trained with.
+    pinned : (k,) array of bool
+        Which weights are pinned.
+
+    Returns
+    -------
+    (k,) array
+        0 everywhere if the gradients are 0.
+    """
+    gram = observation.gram
+    assert gram is not None  # callers ask for models with gradients only
+    squares, products = np.diag(gram)[:-1], gram[:-1, -1]
+    values = np.abs(observation.features)
+    known = (squares > 0) & (values > 0)
+    curvature = np.where(known, squares / (2 * np.where(known, values, 1.0)), 0.0)
+    base = float(np.abs(weights[pinned]) @ curvature[pinned])
+    if not base > 0:
+        return -products
+    curved = np.flatnonzero(~pinned & (weights > 0) & (curvature > 0))
+    roots = np.sqrt(weights[curved] * curvature[curved] / squares[curved])  # H = base I + sum (root J)(root J)'
+    inner = base * np.eye(len(curved)) + roots[:, None] * gram[np.ix_(curved, curved)] * roots
+    solved = roots * np.linalg.solve(inner, roots * products[curved])
+    return np.asarray(np.nan_to_num(-(products - gram[:-1, curved] @ solved) / base, nan=0.0))

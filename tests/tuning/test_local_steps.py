@@ -1,0 +1,139 @@
+"""Steps from the best run: they depend on the runs alone, do not depend on units, and lead downhill."""
+
+import numpy as np
+import pytest
+
+from benchmarks.far_starts.problems import FAMILIES
+from tuneloss import Box, Observation
+from tuneloss.tuning.coordinates import Coordinates
+from tuneloss.tuning.local_steps import FIRST_SIZE, LocalSteps
+from tuneloss.tuning.run import Run
+
+BOX = Box.from_dict({"a": (1e-4, 1e4), "b": (0.0, 1.0), "fit": 1.0})
+
+
+def model(error: float, slope_a: float, slope_b: float) -> Observation:
+    """A model whose error falls with weight a if `slope_a` is negative, and likewise for b."""
+    jacobian = np.array([[-slope_a, 0.0, 0.0], [0.0, -slope_b, 0.0], [0.0, 0.0, 1.0]])
+    return Observation.from_gradients(error, [1.0, 1.0, 1.0], np.ones(3), jacobian)
+
+
+def runs(*told: tuple[float, float, Observation]) -> list[Run]:
+    return [Run(i, {"a": a, "b": b, "fit": 1.0}, observation) for i, (a, b, observation) in enumerate(told)]
+
+
+def steps_after(*told: tuple[float, float, Observation]) -> LocalSteps:
+    steps = LocalSteps(BOX)
+    steps.follow(runs(*told))
+    return steps
+
+
+def test_the_first_step_goes_against_the_slopes_by_a_part_of_each_range():
+    """Weight a has a range of 8 decades, so its logarithm moves by 0.3 of that."""
+    a, b, fit = steps_after((1.0, 0.1, model(5.0, -1.0, 1.0))).by_signs()
+    assert np.log10(a) == pytest.approx(8 * FIRST_SIZE)
+    assert b < 0.1
+    assert fit == 1.0
+
+
+def test_a_step_doubles_while_it_gains_and_the_slope_goes_on():
+    first = model(5.0, -1.0, 0.0)
+    won = steps_after((1.0, 0.1, first), (10.0, 0.1, model(4.0, -1.0, 0.0)))
+    turned = steps_after((1.0, 0.1, first), (10.0, 0.1, model(4.0, 1.0, 0.0)))
+    lost = steps_after((1.0, 0.1, first), (10.0, 0.1, model(6.0, -1.0, 0.0)))
+    assert np.log10(won.by_signs()[0]) == pytest.approx(min(1 + 2 * 8 * FIRST_SIZE, 4))
+    assert np.log10(turned.by_signs()[0]) == pytest.approx(0.5)  # half of the way back from 10
+    assert np.log10(lost.by_signs()[0]) == pytest.approx(0.5)  # half of the way from 1 to 10
+
+
+def test_a_learned_step_that_goes_on_is_at_least_doubled():
+    """One that turns back is left as it is."""
+    steps = steps_after((1.0, 0.1, model(5.0, -1.0, 0.0)), (10.0, 0.1, model(4.0, -1.0, 0.0)))
+    assert steps.beyond(np.array([20.0, 0.1, 1.0]))[0] == pytest.approx(10 * 2**4)  # the last move was longer
+    assert steps.beyond(np.array([200.0, 0.1, 1.0]))[0] == pytest.approx(10 * 20**2)
+    assert steps.beyond(np.array([1000.0, 0.1, 1.0]))[0] == pytest.approx(1e4)  # the upper bound
+    assert steps.beyond(np.array([5.0, 0.1, 1.0])).tolist() == [5.0, 0.1, 1.0]
+
+
+def test_it_goes_on_where_the_error_still_falls_on_the_same_way():
+    """Not after the first run, not if the slope turned, and not at a bound."""
+    first = model(5.0, -1.0, 0.0)
+    assert not steps_after((1.0, 0.1, first)).goes_on
+    assert steps_after((1.0, 0.1, first), (10.0, 0.1, model(4.0, -1.0, 0.0))).goes_on
+    assert not steps_after((1.0, 0.1, first), (10.0, 0.1, model(4.0, 1.0, 0.0))).goes_on
+    assert not steps_after((1.0, 0.1, first), (1e4, 0.1, model(4.0, -1.0, 0.0))).goes_on
+
+
+def test_steps_depend_on_the_runs_alone():
+    """One by one, all together, and with failed runs and models without weights between them."""
+    told = [(1.0, 0.1, model(5.0, -1.0, 1.0)), (30.0, 0.0, model(4.0, -1.0, -1.0)), (200.0, 0.3, model(6.0, 1.0, 1.0))]
+    one_by_one = LocalSteps(BOX)
+    for n in range(1, 4):
+        one_by_one.follow(runs(*told)[:n])
+    others = runs(*told)
+    others.insert(1, Run(1, {"a": 2.0, "b": 0.2, "fit": 1.0}, None, "diverged"))
+    others.insert(2, Run(None, None, model(1.0, 1.0, 1.0)))
+    with_others = LocalSteps(BOX)
+    with_others.follow(others)
+    for steps in (one_by_one, with_others):
+        assert steps.by_signs().tolist() == steps_after(*told).by_signs().tolist()
+        rng = np.random.default_rng
+        assert steps.by_model(rng(0)).tolist() == steps_after(*told).by_model(rng(0)).tolist()
+    one_by_one.follow(others[:1])  # fewer runs than before: another history
+    assert one_by_one.by_signs().tolist() == steps_after(told[0]).by_signs().tolist()
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1e4])
+def test_the_unit_of_a_term_does_not_matter(unit):
+    """A term that is multiplied by a number has bounds and weights divided by it; so has the next step."""
+    problem = FAMILIES["ridge"](4)
+    factors = np.array([unit, 1.0, 1.0])
+    box = Box(problem.box.lower / factors, problem.box.upper / factors, problem.box.names)
+    plain, other = LocalSteps(problem.box), LocalSteps(box)
+    told, told_other = [], []
+    weights = problem.box.as_array(problem.start)
+    for run in range(4):
+        named = problem.box.as_dict(weights)
+        seen = problem.observe(named)
+        gram_units = np.append(factors, 1.0)
+        scaled = Observation(
+            seen.error, seen.features * factors, seen.gram * np.outer(gram_units, gram_units), names=box.names
+        )
+        told.append(Run(run, named, seen))
+        told_other.append(Run(run, box.as_dict(weights / factors), scaled))
+        plain.follow(told)
+        other.follow(told_other)
+        np.testing.assert_allclose(other.by_signs() * factors, plain.by_signs(), rtol=1e-8)
+        weights = plain.by_signs()
+
+
+def test_an_endless_weight_can_start_at_zero():
+    """Its first step is into the range that it is sampled from, and it may leave that range at the upper end."""
+    box = Box.from_dict({"a": (0.0, None), "fit": 1.0})
+    steps = LocalSteps(box)
+    down = Observation.from_gradients(2.0, [1.0, 1.0], np.ones(2), np.array([[1.0, 0.0], [0.0, 1.0]]))
+    steps.follow([Run(0, {"a": 0.0, "fit": 1.0}, down)])
+    assert steps.by_signs()[0] > 0
+    steps.follow(
+        [
+            Run(0, {"a": 0.0, "fit": 1.0}, down),
+            Run(1, {"a": 5e3, "fit": 1.0}, Observation(1.0, down.features, down.gram)),
+        ]
+    )
+    assert steps.by_signs()[0] > 5e3
+    assert np.isfinite(steps.by_model(np.random.default_rng(0))).all()
+
+
+@pytest.mark.parametrize("bounds", [(0.01, 100.0), (0.0, 5.0), (-1.0, 2.0), (0.5, 0.6)])
+def test_coordinates_are_a_round_trip(bounds):
+    """Within the box; its ends are the ends of the coordinates."""
+    box = Box.from_dict({"a": bounds, "fit": 1.0})
+    x = Coordinates(box)
+    for a in np.linspace(*bounds, 7):
+        point = np.array([a, 1.0])
+        np.testing.assert_allclose(x.to_weights(x.of(point)), point, rtol=1e-12, atol=1e-12)
+    assert x.to_weights(x.low - 1).tolist() == box.lower.tolist()
+    np.testing.assert_allclose(x.to_weights(x.high + 1), box.upper, rtol=1e-12)
+    step = 1e-6
+    slope = (x.to_weights(x.of(point) - step)[0] - point[0]) / -step
+    assert x.derivative(point, np.ones(2))[0] == pytest.approx(slope, rel=1e-4)

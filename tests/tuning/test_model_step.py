@@ -1,0 +1,48 @@
+"""Expected improvement near the best run: it finds the minimum of smooth functions, and stays in its region."""
+
+import numpy as np
+import pytest
+
+from tuneloss.tuning.model_step import model_step, standardised
+
+LOW, HIGH = np.array([-5.0, -5.0]), np.array([5.0, 5.0])
+MINIMUM = np.array([1.5, -0.7])
+
+
+def bowl(points: np.ndarray) -> np.ndarray:
+    return 3.0 + np.square((points - MINIMUM) * [1.0, 0.3]).sum(axis=-1)
+
+
+def test_it_finds_the_minimum_of_a_bowl_in_a_few_steps():
+    """After ten random points and eight steps, the best value is within 1% of the least one."""
+    rng = np.random.default_rng(0)
+    points = rng.uniform(LOW, HIGH, (10, 2))
+    for _ in range(8):
+        points = np.vstack([points, model_step(points, bowl(points), LOW, HIGH, rng)])
+    assert bowl(points).min() < 1.01 * bowl(MINIMUM)
+
+
+def test_it_stays_in_its_region():
+    """The region may exclude the minimum: then the step goes towards it."""
+    rng = np.random.default_rng(0)
+    points = rng.uniform(LOW, HIGH, (12, 2))
+    best = points[bowl(points).argmin()]
+    low, high = best - 0.1, best + 0.1
+    step = model_step(points, bowl(points), low, high, rng)
+    assert ((step >= low) & (step <= high)).all()
+    assert bowl(step) < bowl(best)
+
+
+@pytest.mark.parametrize(("factor", "constant"), [(7.0, 0.0), (1.0, 100.0), (1e-9, 5.0), (1e9, -3.0)])
+def test_the_unit_of_the_error_does_not_matter(factor, constant):
+    """Scores are standardised: a factor and a constant change nothing."""
+    scores = np.array([3.0, 1.0, 2.5, 40.0, 1.2])
+    np.testing.assert_allclose(standardised(factor * scores + constant), standardised(scores), atol=1e-5)
+
+
+def test_equal_scores_are_no_problem():
+    """All scores, or most of them, may be the same."""
+    assert (standardised(np.full(4, 2.0)) == 0).all()
+    assert np.isfinite(standardised(np.array([1.0, 1.0, 1.0, 3.0]))).all()
+    points = np.arange(8.0).reshape(4, 2)
+    assert np.isfinite(model_step(points, np.full(4, 2.0), LOW, HIGH, np.random.default_rng(0))).all()
