@@ -146,6 +146,18 @@ def test_the_turns_are_those_that_the_docstring_says():
     assert forms["wide"] == [None, "calibrated", "calibrated", None, *cycle]
 
 
+def test_with_many_weights_the_model_has_no_turn():
+    """Eleven free weights: after the opening come local, signs and other."""
+    box = Box.from_dict({f"l2_{j}": (0.1, 10.0) for j in range(11)} | {"fit": 1.0})
+    rng = np.random.default_rng(0)
+    jacobian, gradient = rng.normal(size=(30, 12)), rng.normal(size=30)
+    tuner = LossTuner(box)
+    for run in range(8):
+        weights = tuner.ask()
+        tuner.tell(weights, Observation.from_gradients(5.0 + run, rng.uniform(1, 2, 12), gradient, jacobian))
+    assert [run.form for run in tuner.history[5:]] == ["calibrated", None, "paper"]
+
+
 @pytest.mark.parametrize("decades", [2, 8])
 def test_parallel_proposals_differ_and_a_resumed_tuner_goes_on_the_same_way(decades, tmp_path):
     """Six at once, after one run and after seven, with a failed one among them."""

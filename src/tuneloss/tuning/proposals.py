@@ -27,6 +27,8 @@ MAX_TRIES = 100  # candidates that the fallback draws before it gives up
 NARROW_OPENING = ("leader", "other form", "leader", "leader")
 WIDE_OPENING = ("signs", "leader", "local", "signs")
 CYCLE = ("model", "signs", "local", "other")
+CYCLE_OF_MANY = ("local", "signs", "other")  # a Gaussian process of more than MANY free weights knows too little
+MANY = 10
 WITHOUT_SLOPES = ("leader", "other form", "leader")
 
 
@@ -65,8 +67,9 @@ class Proposer:
 
     Four turns are the opening. In narrow ranges it belongs to LearnLoss; but if the error still falls in the direction
     that led to the best run, a step by signs goes farther. If a range spans more than four decades, learned steps are
-    too short, so a step by signs comes first. Then four turns repeat. Without gradients, and on a simplex, there are no
-    slopes, and the two forms of LearnLoss take turns.
+    too short, so a step by signs comes first. Then the last four turns of the table repeat; with more than ten free
+    weights, the model is left out. Without gradients, and on a simplex, there are no slopes, and the two forms of
+    LearnLoss take turns.
     """
 
     def __init__(
@@ -137,7 +140,8 @@ class Proposer:
             return WITHOUT_SLOPES[n_turns % len(WITHOUT_SLOPES)]
         opening = WIDE_OPENING if self._steps.is_wide else NARROW_OPENING
         if n_turns >= len(opening):
-            return CYCLE[(n_turns - len(opening)) % len(CYCLE)]
+            cycle = CYCLE_OF_MANY if (~self.box.pinned).sum() > MANY else CYCLE
+            return cycle[(n_turns - len(opening)) % len(cycle)]
         return "signs" if self._steps.goes_on and not self._steps.is_wide else opening[max(n_turns, 0)]
 
     def _learn(self, ledger: Ledger, form: Objective, sample_weight: Array | None) -> Proposal:
