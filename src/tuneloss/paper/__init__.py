@@ -20,5 +20,6 @@ What they share:
     tuners.py      the tuners that are compared
     datasets.py    labelled examples, in three parts
     terms.py       the five terms of the loss, and what a tuner is told of a model
+    hypergradient.py  the derivative of the validation log loss by the weights of the terms
     trainer.py     AdaGrad, one example per step; kernels.py: its compiled loops
 """
