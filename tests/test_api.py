@@ -9,7 +9,15 @@ import pytest
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 PUBLIC = {  # a room, and all that it exports
     "tuneloss": ["Box", "LearnedLoss", "LossTuner", "Observation", "learn_loss", "learn_loss_on_folds"],
-    "tuneloss.baselines": ["GpEiMcmc", "OptunaSearch", "RandomSearch", "TuneReg"],
+    "tuneloss.baselines": [
+        "GpEiMcmc",
+        "Hoag",
+        "HypergradientLbfgs",
+        "OptunaSearch",
+        "RandomSearch",
+        "TuneReg",
+        "implicit_derivative",
+    ],
     "tuneloss.errors": ["InvalidInput", "JournalError", "NotFinite", "RunFailed", "SolverError", "TuneLossError"],
     "tuneloss.integrations.optuna": ["TuneLossSampler"],
     "tuneloss.data": ["Dataset", "read_dataset", "read_inputs"],

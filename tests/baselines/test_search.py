@@ -110,6 +110,23 @@ def test_an_unknown_sampler_of_optuna_is_refused():
         OptunaSearch(BOX, "cma")
 
 
+@pytest.mark.parametrize("sampler", ["tpe", "gp"])
+def test_optuna_draws_at_random_for_as_many_runs_as_it_is_told(sampler):
+    """Told other errors of the same points, it asks for the same weights until then, and soon for others."""
+    for n_startup, same in ((3, 3), (None, 10)):
+        one, other = (OptunaSearch(BOX, sampler, seed=0, n_startup=n_startup) for _ in range(2))
+        agree = []
+        for i in range(same + 4):
+            weights = one.ask()
+            agree.append(weights == other.ask())
+            one.tell(weights, Observation(float(i), np.zeros(3)))
+            other.tell(weights, Observation(-float(i), np.zeros(3)))
+        assert all(agree[:same])
+        assert not all(agree)
+    with pytest.raises(InvalidInput, match="`n_startup` must"):
+        OptunaSearch(BOX, sampler, n_startup=-1)
+
+
 @pytest.mark.parametrize("box", [{"a": (1.0, 2.0), "b": (0.0, 1.0)}, {"a": 1.0, "b": 1.0, "c": (0.0, 1.0)}])
 def test_tunereg_needs_one_pinned_weight(box):
     with pytest.raises(InvalidInput, match="TuneReg needs a box that pins one weight, above 0; found Box"):

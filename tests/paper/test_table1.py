@@ -3,6 +3,7 @@
 import pytest
 
 from tests.paper.records import record
+from tuneloss.errors import InvalidInput
 from tuneloss.paper.table1 import Table1, table1_rows
 from tuneloss.paper.tuners import TUNERS
 
@@ -28,6 +29,20 @@ def test_table_1_by_hand():
         assert all(len(row) == len(table.header) for row in table.rows)
     assert by_loss.rows[1][3:] == ["0.6500 ± 1.9059", "0.3500 ± 0.6353", "20.0 ± 0.0%"]
     assert by_error.rows[1][3:] == ["35.00 ± 63.53%", "25.00 ± 63.53", "10.63%"]
+
+
+def test_differences_are_from_tuneloss_only():
+    """Without its records there are none, whichever tuner is first."""
+    records = [record(tuner, 0, 0, 1, 0.5) for tuner in ("random", "gp")]
+    assert [row.loss_difference for row in table1_rows(records)] == [None, None]
+    assert Table1(["tf_flowers"]).tables(records)[0].rows[1][4] == ""
+
+
+def test_some_tuners_alone():
+    units = Table1(["digits"], repeats=2, tuners=["random", "gp-3", "random"]).units()
+    assert [unit.tuner for unit in units] == ["random", "gp-3"] * 2
+    with pytest.raises(InvalidInput, match=r"A tuner must be one of tuneloss, .* found 'sgd'"):
+        Table1(["digits"], tuners=["sgd"])
 
 
 def test_what_is_to_be_run():

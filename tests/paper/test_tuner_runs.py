@@ -12,7 +12,7 @@ from tuneloss.paper import tuner_runs
 from tuneloss.paper.datasets import digits
 from tuneloss.paper.table1 import table1_rows
 from tuneloss.paper.terms import appendix_box
-from tuneloss.paper.tuner_runs import TunerRuns, evaluate
+from tuneloss.paper.tuner_runs import Setting, TunerRuns, evaluate
 from tuneloss.paper.tuners import TUNERS
 
 
@@ -30,6 +30,14 @@ def test_a_unit_has_one_whole_record_per_run():
         assert appendix_box().as_array(record["weights"]) is not None
         assert 0 < record["validation_loss"] < 10
         assert 0 <= record["test_error"] <= 1
+
+
+def test_a_tuner_that_follows_hypergradients_is_told_them():
+    """Its second weights are a step down: validation log loss falls, from a first run that is regularized too much."""
+    setting = Setting("hypergradient", epochs=30, first="middle")
+    first, second = TunerRuns("table1", "digits", "hypergradient", 0, 2, setting).run()
+    assert second["weights"] != first["weights"]
+    assert second["validation_loss"] < first["validation_loss"]
 
 
 def test_tuners_share_split_first_weights_and_noise_of_a_repeat_and_repeats_differ():

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tuneloss.baselines.search import Search
+from tuneloss.checks import as_integer
 from tuneloss.core.box import Box
 from tuneloss.errors import InvalidInput
 from tuneloss.tuning.sampling import ranges
@@ -17,7 +18,9 @@ Sampler = Literal["tpe", "gp"]
 
 
 class OptunaSearch(Search):
-    """A sampler of Optuna with its default options. A range that spans a decade or more is on a log scale.
+    """A sampler of Optuna. A range that spans a decade or more is on a log scale.
+
+    Except for `n_startup`, the sampler has its default options.
 
     Parameters
     ----------
@@ -29,14 +32,25 @@ class OptunaSearch(Search):
         Seed of all random numbers.
     start : mapping of str to float, optional
         Weights to try first.
+    n_startup : int, optional
+        Number of runs before the sampler builds a model; until then its points are random. By default it is 10, as in
+        Optuna.
 
     Raises
     ------
     InvalidInput
-        If there is no such sampler.
+        If there is no such sampler, or if `n_startup` is negative.
     """
 
-    def __init__(self, box: Box, sampler: Sampler, *, seed: int = 0, start: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self,
+        box: Box,
+        sampler: Sampler,
+        *,
+        seed: int = 0,
+        start: Mapping[str, float] | None = None,
+        n_startup: int | None = None,
+    ) -> None:
         if sampler not in ("tpe", "gp"):
             raise InvalidInput(f'`sampler` must be "tpe" or "gp"; found {sampler!r}.')
         super().__init__(box, seed=seed, start=start)
@@ -44,7 +58,10 @@ class OptunaSearch(Search):
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         kind = optuna.samplers.TPESampler if sampler == "tpe" else optuna.samplers.GPSampler
-        self.sampler = kind(seed=seed)
+        options: dict[str, Any] = {}
+        if n_startup is not None:
+            options["n_startup_trials"] = as_integer(n_startup, "n_startup", 0)
+        self.sampler = kind(seed=seed, **options)
         r = ranges(box)
         self.distributions: dict[str, Any] = {
             name: optuna.distributions.FloatDistribution(float(r.low[j]), float(r.high[j]), log=bool(r.log[j]))

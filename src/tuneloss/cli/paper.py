@@ -43,6 +43,9 @@ Tuners = Annotated[
     list[str] | None,
     typer.Option("--tuner", "--tuners", help="Only this tuner: NAME or NAME:RUNS. Repeat the option for more."),
 ]
+TunerNames = Annotated[
+    list[str] | None, typer.Option("--tuner", "--tuners", help="Only this tuner. Repeat the option for more.")
+]
 Quick = Annotated[bool, typer.Option("--quick", help="A small run on the embedded digits: two minutes at most.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print tables as Markdown.")]
 
@@ -65,12 +68,13 @@ def table1(
     jobs: Jobs = None,
     quick: Quick = False,
     markdown: Markdown = False,
+    tuners: TunerNames = None,
 ) -> None:
     """Table 1: every tuner after 10 training runs. A killed command resumes."""
     from tuneloss.paper.table1 import Table1
 
     names = choose_datasets(datasets, quick)
-    experiment = make_experiment(Table1, quick, datasets=names, repeats=repeats, runs=runs)
+    experiment = make_experiment(Table1, quick, datasets=names, repeats=repeats, runs=runs, tuners=tuners)
     show_experiment(experiment, run(experiment, results, jobs, quick), markdown=markdown)
     warn_of_differences(names)
 

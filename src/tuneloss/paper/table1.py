@@ -10,11 +10,12 @@ from tuneloss.paper.experiment import Experiment, Table
 from tuneloss.paper.results import Record
 from tuneloss.paper.statistics import Interval, by_repeat, interval, last_measure, paired_difference
 from tuneloss.paper.tuner_runs import TunerRuns
-from tuneloss.paper.tuners import LABELS, TUNERS
+from tuneloss.paper.tuners import LABELS, TUNERS, check_tuner
 
 SMALL, LARGE = ("tf_flowers", "nct_crc_he_3class"), ("oxford_iiit_pet", "caltech101")
 REPEATS = dict.fromkeys(SMALL, 50) | dict.fromkeys(LARGE, 10)  # fewer on large data sets, which take long
 OTHER_REPEATS = 10  # repeats on any other data set
+OURS = "tuneloss"  # the tuner with which the others are compared
 
 # Test error in the paper's Table 1, by our name of the data set; nct_crc_he_3class replaces colorectal_histology.
 PAPER = {
@@ -37,13 +38,25 @@ class Table1(Experiment):
         Repeats per data set; by default 50 on the small sets and 10 on the others.
     runs : int, default 10
         Training runs per tuner and repeat.
+    tuners : sequence of str
+        Names of tuners; all by default.
+
+    Raises
+    ------
+    InvalidInput
+        If a tuner is unknown.
     """
 
     datasets: Sequence[str]
     repeats: int | None = None
     runs: int = 10
+    tuners: Sequence[str] = TUNERS
     NAME = "table1"
     QUICK: ClassVar = {"repeats": 2, "runs": 6}
+
+    def __post_init__(self) -> None:
+        for tuner in self.tuners:
+            check_tuner(tuner)
 
     def units(self) -> list[TunerRuns]:
         """Return all units, repeat by repeat, so that an interrupted experiment compares all tuners."""
@@ -53,7 +66,7 @@ class Table1(Experiment):
             for repeat in range(max(repeats.values(), default=0))
             for dataset in self.datasets
             if repeat < repeats[dataset]
-            for tuner in TUNERS
+            for tuner in dict.fromkeys(self.tuners)
         ]
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
@@ -111,7 +124,7 @@ class Row:
     by_error : Interval
         Test error of the model of least validation error, as in the paper.
     loss_difference, error_difference : Interval or None
-        `test_loss` and `by_error` minus those of the first tuner, by repeat; None for the first tuner.
+        `test_loss` and `by_error` minus those of TuneLoss, by repeat; None for TuneLoss, and without its records.
     paper : float or None
         Test error in the paper.
     """
@@ -135,9 +148,8 @@ def table1_rows(records: Sequence[Record]) -> list[Row]:
         losses = {tuner: last_measure(runs, "test_loss") for tuner, runs in repeats.items()}
         errors = {tuner: last_measure(runs, "test_error") for tuner, runs in repeats.items()}
         by_error = {tuner: last_measure(runs, "test_error", "validation_error") for tuner, runs in repeats.items()}
-        first = next(iter(repeats), "")
         for tuner in repeats:
-            is_first = tuner == first
+            is_compared = tuner != OURS and OURS in repeats
             rows.append(
                 Row(
                     dataset,
@@ -146,8 +158,8 @@ def table1_rows(records: Sequence[Record]) -> list[Row]:
                     interval([*losses[tuner].values()]),
                     interval([*errors[tuner].values()]),
                     interval([*by_error[tuner].values()]),
-                    None if is_first else paired_difference(losses[tuner], losses[first]),
-                    None if is_first else paired_difference(by_error[tuner], by_error[first]),
+                    paired_difference(losses[tuner], losses[OURS]) if is_compared else None,
+                    paired_difference(by_error[tuner], by_error[OURS]) if is_compared else None,
                     PAPER.get(dataset, {}).get(tuner),
                 )
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,10 +14,11 @@ from tuneloss import Box
 from tuneloss.baselines import RandomSearch
 from tuneloss.errors import RunFailed
 from tuneloss.paper.datasets import DIGITS, Labels, Split, fresh_split
+from tuneloss.paper.hypergradient import hypergradient
 from tuneloss.paper.results import Record
-from tuneloss.paper.terms import appendix_box, draw_masks, log_probabilities, observe, observe_error
+from tuneloss.paper.terms import Masks, appendix_box, draw_masks, log_probabilities, observe, observe_error
 from tuneloss.paper.trainer import train
-from tuneloss.paper.tuners import READ_TERMS, Tuner, make_tuner
+from tuneloss.paper.tuners import READ_HYPERGRADIENTS, READ_TERMS, Tuner, make_tuner
 from tuneloss.tuning.sampling import center
 from tuneloss.types import Array
 
@@ -134,7 +135,7 @@ class TunerRuns:
         setting, seeds = self.setting or Setting(self.tuner), self.seeds()
         split = self.split(seeds)
         masks = None
-        if setting.tuner in READ_TERMS:
+        if setting.tuner in READ_TERMS + READ_HYPERGRADIENTS:
             masks = draw_masks(split, np.random.default_rng(seeds.masks), draws=setting.draws)
         tuner = _make_tuner(setting, appendix_box(len(split.train_y) if setting.means else 1.0), seeds)
         epochs = setting.epochs or (EPOCHS_ON_DIGITS if self.dataset == DIGITS else EPOCHS)
@@ -152,9 +153,21 @@ class TunerRuns:
                 seconds = round(time.perf_counter() - began, 3)
                 yield record | {"seconds": seconds, "failed": str(reason)}
                 continue
-            tuner.tell(weights, observe_error(params, split) if masks is None else observe(params, split, masks))
+            tuner.tell(weights, **_outcome(setting.tuner, params, split, masks, weights))
             record |= evaluate(params, split)
             yield record | {"seconds": round(time.perf_counter() - began, 3)}
+
+
+def _outcome(
+    tuner: str, params: Array, split: Split, masks: Masks | None, weights: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return what a tuner is told of a model, beside its weights."""
+    if masks is None:
+        return {"observation": observe_error(params, split)}
+    if tuner in READ_HYPERGRADIENTS:
+        derivative = hypergradient(params, split, masks, weights)
+        return {"observation": observe_error(params, split), "derivative": derivative}
+    return {"observation": observe(params, split, masks)}
 
 
 def _make_tuner(setting: Setting, box: Box, seeds: Seeds) -> Tuner:

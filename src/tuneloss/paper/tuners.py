@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from tuneloss import Box, LossTuner, Observation
-from tuneloss.baselines import GpEiMcmc, OptunaSearch, RandomSearch, TuneReg
+from tuneloss.baselines import GpEiMcmc, HypergradientLbfgs, OptunaSearch, RandomSearch, TuneReg
 from tuneloss.errors import InvalidInput
 from tuneloss.report import colors
 
@@ -34,9 +34,12 @@ _MAKERS: dict[str, Callable[..., Tuner]] = {  # called with box, seed, start and
     "tunereg": TuneReg,
     "tpe": partial(OptunaSearch, sampler="tpe"),
     "gp": partial(OptunaSearch, sampler="gp"),
+    "gp-3": partial(OptunaSearch, sampler="gp", n_startup=3),
+    "hypergradient": HypergradientLbfgs,
 }
 TUNERS = tuple(_MAKERS)
 READ_TERMS = ("tuneloss", "tuneloss-paper", "tunereg")  # the other tuners use only the error of an observation
+READ_HYPERGRADIENTS = ("hypergradient",)  # they are told the derivative of the error too: tell(..., derivative=...)
 LABELS = {
     "tuneloss": "TuneLoss (ours)",
     "tuneloss-paper": "TuneLoss (paper's form)",
@@ -45,6 +48,8 @@ LABELS = {
     "tunereg": "TuneReg",
     "tpe": "Optuna TPE",
     "gp": "Optuna GP",
+    "gp-3": "Optuna GP, 3 start-up trials",
+    "hypergradient": "L-BFGS on hypergradients",
 }
 
 COLORS = {  # from the palette of Okabe and Ito, the same in every figure
@@ -55,6 +60,8 @@ COLORS = {  # from the palette of Okabe and Ito, the same in every figure
     "tunereg": "#009E73",
     "tpe": "#CC79A7",
     "gp": "#E69F00",
+    "gp-3": "#F0E442",
+    "hypergradient": "#000000",
 }
 
 
