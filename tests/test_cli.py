@@ -194,7 +194,7 @@ def test_learn_prints_the_next_weights(files):
 
 
 def test_learn_follows_the_form_that_led_to_the_best_model(files):
-    """Told by the line of that model; without it, the calibrated form leads. Without gradients, only LearnLoss proposes."""
+    """Told by the line of that model; else the calibrated form leads. Without gradients, only LearnLoss proposes."""
     without = [{name: value for name, value in line.items() if name != "gram"} for line in LINES]
     best = without[0] | {"error": 2.0, "weights": {"l2": 2.0, "fit": 1}}
     forms = []
