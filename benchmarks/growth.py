@@ -104,6 +104,20 @@ def optuna_ask(sizes: list[int], repeats: int = 15) -> None:
         print(f"  {size:6} trials: {ours:7.1f}, of which Optuna alone {alone:5.1f}; ours {ours - alone:6.1f}")
 
 
+def own_ask(sizes: list[int]) -> None:
+    """The slowest of eight asks of `LossTuner`, two of each way to propose, after runs that it proposed itself."""
+    print("\nAn ask of LossTuner, ms: the slowest of 8")
+    tuner, ridge = LossTuner(BOX), Ridge()
+    for size in sizes:
+        seconds = []
+        while tuner.n_runs < size + 8:
+            began = time.process_time()
+            weights = tuner.ask()
+            seconds.append(time.process_time() - began)
+            tuner.tell(weights, ridge.train(weights))
+        print(f"  {size:6} runs: {1e3 * max(seconds[-8:]):6.1f}")
+
+
 def learn_command(sizes: list[int]) -> None:
     """`tuneloss learn`, its start included."""
     print("\n`tuneloss learn`, s of processor time, its start included:")
@@ -191,6 +205,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     optuna_ask([10, 100] if quick else [10, 100, 1000])
+    own_ask([10, 50] if quick else [10, 200, 1000])
     learn_command([10, 100] if quick else [10, 200, 2000])
     open_journal([100, 1000] if quick else [1000, 10_000, 100_000])
     online_step([100, 200] if quick else [100, 1000, 20_000])

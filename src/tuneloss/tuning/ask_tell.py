@@ -314,7 +314,7 @@ class LossTuner:
             tuner = cls(
                 Box.from_state_dict(state["box"]),
                 seed=state["seed"],
-                objective=state["objective"],
+                objective="auto" if state["objective"] == "both" else state["objective"],  # "both" was its name before
                 epsilon=math.inf if state["epsilon"] == "inf" else state["epsilon"],
                 start=state["start"],
                 fallback=state["fallback"],

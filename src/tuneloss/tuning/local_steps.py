@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tuneloss.core.box import Box
+from tuneloss.core.observation import Observation
 from tuneloss.tuning.coordinates import Coordinates
 from tuneloss.tuning.run import Run
 from tuneloss.tuning.slopes import slopes
@@ -42,8 +43,8 @@ class LocalSteps:
         self._n_runs = 0
         self._points: list[Array] = []  # coordinates of the runs with an observation
         self._scores: list[float] = []
-        self._slopes: list[Array] = []  # derivatives of the error by the coordinates
         self._best = self._before = -1  # the best run, and the best of the runs before it
+        self._slope = np.zeros(len(self._x.low))  # of the best run: the derivative of its error by the coordinates
         self._sizes = FIRST_SIZE * (self._x.high - self._x.low)  # of the next step by signs
         self._radius = FIRST_RADIUS
 
@@ -55,14 +56,14 @@ class LocalSteps:
     @property
     def has_slope(self) -> bool:
         """Whether the best run says in which direction the error falls."""
-        return self._best >= 0 and bool(self._slopes[self._best].any())
+        return bool(self._slope.any())
 
     @property
     def goes_on(self) -> bool:
         """Whether the error still falls at the best run in the direction that led to it, so that one may go farther."""
         if self._before < 0:
             return False
-        best, slope = self._points[self._best], self._slopes[self._best]
+        best, slope = self._points[self._best], self._slope
         at_a_bound = ((best <= self._x.low) & (slope > 0)) | ((best >= self._x.upper) & (slope < 0))
         way, slope = best - self._points[self._before], np.where(at_a_bound, 0.0, slope)
         return bool(-(way @ slope) > SAME_WAY * np.linalg.norm(way) * np.linalg.norm(slope))
@@ -73,30 +74,36 @@ class LocalSteps:
             self._start()
         for run in runs[self._n_runs :]:
             if run.weights is not None and run.observation is not None:
-                point, model = self._box.as_array(run.weights), run.observation
-                slope = np.zeros(len(self._box)) if model.gram is None else slopes(model, point, self._box.pinned)
-                self._add(self._x.of(point), model.score, self._x.derivative(point, slope))
+                self._add(np.array([run.weights[name] for name in self._box.names]), run.observation)
         self._n_runs = len(runs)
 
-    def _add(self, point: Array, score: float, slope: Array) -> None:
+    def _add(self, weights: Array, model: Observation) -> None:
         """Add a run, and adapt the length of the next steps to it.
 
         The next step of a coordinate is twice as long if the run gained and its slope points onward. Otherwise it is
         half of the last move.
         """
+        point, score = self._x.of(weights), model.score
+        gains = self._best < 0 or score < self._scores[self._best]
+        slope = self._slope_of(model, weights) if gains else self._slope
         if self._best >= 0:
             move = point - self._points[self._best]
-            gains, length = score < self._scores[self._best], np.abs(move)
-            goes_on = gains & (np.sign(move) == -np.sign(slope))
-            sizes = np.where(goes_on, 2 * np.maximum(self._sizes, length), length / 2)
+            length = np.abs(move)
+            sizes = length / 2
+            if gains:
+                sizes = np.where(np.sign(move) == -np.sign(slope), 2 * np.maximum(self._sizes, length), sizes)
             sizes = np.where(length > ROUNDING, sizes, self._sizes)
             self._sizes = np.clip(sizes, LEAST_SIZE, self._x.high - self._x.low)
             self._resize_region(score, float(length.max()))
         self._points.append(point)
         self._scores.append(score)
-        self._slopes.append(slope)
-        if self._best < 0 or score < self._scores[self._best]:
-            self._best, self._before = len(self._scores) - 1, self._best
+        if gains:
+            self._best, self._before, self._slope = len(self._scores) - 1, self._best, slope
+
+    def _slope_of(self, model: Observation, weights: Array) -> Array:
+        """Return the derivative (d,) of the error by the coordinates; 0 if the model has no gradients."""
+        by_weights = np.zeros(len(weights)) if model.gram is None else slopes(model, weights, self._box.pinned)
+        return self._x.derivative(weights, by_weights)
 
     def _resize_region(self, score: float, length: float) -> None:
         best = self._scores[self._best]
@@ -107,7 +114,7 @@ class LocalSteps:
 
     def by_signs(self) -> Array:
         """Return the best run, moved in each coordinate against the sign of its slope."""
-        return self._x.to_weights(self._points[self._best] - np.sign(self._slopes[self._best]) * self._sizes)
+        return self._x.to_weights(self._points[self._best] - np.sign(self._slope) * self._sizes)
 
     def beyond(self, target: Array) -> Array:
         """Return weights (k,) that were learned from the best run, or weights beyond them.
