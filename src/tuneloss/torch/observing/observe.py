@@ -170,10 +170,11 @@ def observe(
         Calls with the same seed read the same batches (if a loader shuffles by torch's generator or its own) and draw
         the same masks and transforms. Then models differ by their parameters only.
     merge : bool, default True
-        Whether to merge small batches: at most 32 of them, as long as the tensors that autograd saves fit into 32 MB. A
-        loader of small batches then costs no more than one of large batches. Turn it off for terms that compare the
-        examples of a batch, such as contrastive ones, and for models that recompute activations (checkpointing).
-        Batches are never merged if batch norm takes its statistics from the batch, nor under FSDP2.
+        Whether to merge small batches: at most 32 of them, as long as the tensors that autograd saves fit into 32 MB.
+        How many fit is measured on a few examples of the first batch. A loader of small batches then costs no more than
+        one of large batches. Turn it off for terms that compare the examples of a batch, such as contrastive ones, and
+        for models that recompute activations (checkpointing). Batches are never merged if batch norm takes its
+        statistics from the batch, nor under FSDP2.
     gradient_metric : {"plain", "curvature"}, default "plain"
         The metric in which gradients are compared. With ``"curvature"``, directions count less if the training loss is
         strongly curved in them: see the notes. This is for one process, for losses of at most 64 weights, and for data
