@@ -154,9 +154,9 @@ def observe(
         Other validation batches. If given, the metric, or the error without one, is computed on them. So the examples
         that decide which model is better are not those that set the weights.
     batches : int, float, "auto" or None, default None
-        How many of the training batches to use: a number, a fraction such as 0.25, None for all, or ``"auto"`` for half
-        of them, but at least 8 and at most 100 (100 if the loader has no length). A loader without a length that yields
-        this many batches counts as endless.
+        How many of the training batches to use: a number, a fraction such as 0.25, None for all, or ``"auto"`` for an
+        eighth of them, but at least 8 and at most 100 (100 if the loader has no length). A loader without a length that
+        yields this many batches counts as endless.
     validation_batches : int, float, "auto" or None, default None
         How many batches to take the *gradient* of the error on. Its value is always computed on all batches.
     params : str, sequence of str or callable, optional
