@@ -5,12 +5,14 @@ import os
 from dataclasses import replace
 
 import pytest
+import torch
 
 from benchmarks.arena import score
 from benchmarks.arena.__main__ import main, methods_of
+from benchmarks.arena.methods import make_method
 from benchmarks.arena.problem import Problem
 from benchmarks.arena.problems import PROBLEMS
-from benchmarks.arena.run import run
+from benchmarks.arena.run import run, train
 
 KINDS = {problem.kind for problem in PROBLEMS}
 
@@ -36,6 +38,24 @@ def test_every_method_runs_on_every_problem(problem):
         record = run(shortened(problem), 0, method)
         assert math.isfinite(record["test"]), method
         assert record["measured"] == 1
+
+
+def steps_of(method: str, epochs: int, batches: int) -> list[bool]:
+    """Train on some batches; return for each step of the tuner that observed whether it learned weights."""
+    problem = next(p for p in PROBLEMS if p.name == "regressions, synthetic")
+    drawn = problem.draw(0)
+    instance = replace(drawn, epochs=epochs, train=list(drawn.train)[:batches])
+    optimizer = torch.optim.Adam(instance.model.parameters())
+    online = make_method(method, instance, optimizer, 0)
+    train(instance, optimizer, online)
+    return [record.learned is not None for record in online.tuner.history]
+
+
+def test_options_of_the_tuner_say_when_it_steps():
+    """Once per period, three times, or once with weights that are held after half of the periods."""
+    assert steps_of("online", epochs=5, batches=6) == [True] * 5
+    assert steps_of("three steps per period", epochs=5, batches=6) == [True] * 15
+    assert steps_of("hold after half", epochs=5, batches=6) == [True] * 3 + [False] * 2
 
 
 def test_each_kind_has_problems_to_choose_on_and_others_to_report_on():
