@@ -95,6 +95,16 @@ def test_changes_are_mean_log_ratios_and_gains_are_parts_of_the_largest():
     assert "worse than plain beyond the interval on 1" in score.summary(RECORDS, ["p"], ["UPGrad"])
 
 
+def test_choices_are_compared_with_the_defaults_by_seed():
+    """Over two problems that differ a lot, an option that is always 0.1 lower has no interval."""
+    ours = [{**record("online", seed, 2.0 + seed), "problem": name} for name in "pq" for seed in range(3)]
+    other = [{**r, "method": "window 1", "test": r["test"] * math.exp(-0.1)} for r in ours]
+    plain = [{**r, "method": "plain", "test": 1.0} for r in ours]
+    row = score.choices([*plain, *ours, *other], ["p", "q"], []).splitlines()[-1]
+    assert row.split(" | ")[:2] == ["| window 1", "2"]
+    assert row.endswith("| -10.0 ± 0.0 |")
+
+
 def test_the_command_continues_and_draws(tmp_path, capsys):
     """A second call finds all runs, and gives the same tables."""
     options = [
