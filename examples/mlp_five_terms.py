@@ -42,7 +42,8 @@ MEASURES = ("validation_loss", "test_loss", "test_error")  # in the table
 DATASETS = ("nct_crc_he_3class", "tf_flowers")
 PLAIN, RANDOM, ONLINE = "early stopping", "best random run", "one online run"
 PLAIN_SLOW = f"early stopping, rate {SLOW:g}"
-FULL = "one online run, observing all batches"  # by default the tuner observes half of them
+HALF, FULL = "one online run, observing half of the batches", "one online run, observing all batches"
+BATCHES = {ONLINE: "auto", HALF: 0.5, FULL: None}  # how many of the batches the tuner observes per epoch
 
 # Ranges of the weights. Random search draws log-uniformly from them; the box of the tuner begins at 0. They hold the
 # weights that helped when each term was tried alone, on seeds that are not reported. Wider ranges would make random
@@ -82,7 +83,7 @@ def random_weights(seed: int, draw: int) -> dict[str, float]:
 
 def run(key: Record, *, folder: str | None) -> Record:
     """Make one training run; `draw` in the key is the number of a random run."""
-    seed, online = key["seed"], key["method"] in (ONLINE, FULL)
+    seed, online = key["seed"], key["method"] in BATCHES
     split = load(key["dataset"], folder)
     model, loss = mlp(split, seed), five_terms()
     if key["draw"] is not None:
@@ -90,8 +91,8 @@ def run(key: Record, *, folder: str | None) -> Record:
     tuners: list[OnlineTuner] = []
 
     def tune(train: object, validation: object) -> OnlineTuner:
-        batches = None if key["method"] == FULL else "auto"
-        tuners.append(OnlineTuner(model, loss, logloss, train, validation, observe=ObserveOptions(batches=batches)))
+        look = ObserveOptions(batches=BATCHES[key["method"]])
+        tuners.append(OnlineTuner(model, loss, logloss, train, validation, observe=look))
         return tuners[0]
 
     optimizer = torch.optim.Adam(model.parameters(), lr=key["learning_rate"], fused=True)
@@ -112,7 +113,7 @@ def run(key: Record, *, folder: str | None) -> Record:
 
 def keys(datasets: Sequence[str], seeds: Sequence[int], rate: float, epochs: int, draws: int) -> list[Record]:
     """Return the key of each run."""
-    methods = [(PLAIN, None, rate), (PLAIN_SLOW, None, SLOW), (ONLINE, None, rate), (FULL, None, rate)]
+    methods = [(PLAIN, None, rate), (PLAIN_SLOW, None, SLOW), *((method, None, rate) for method in BATCHES)]
     methods += [(RANDOM, draw, rate) for draw in range(draws)]
     return [
         {
@@ -148,7 +149,7 @@ def table(records: Sequence[Record]) -> str:
     rows = []
     for dataset in dict.fromkeys(r["dataset"] for r in records):
         online = by_seed(records, dataset, ONLINE)
-        for method in (PLAIN, PLAIN_SLOW, RANDOM, FULL, ONLINE):
+        for method in (PLAIN, PLAIN_SLOW, RANDOM, FULL, HALF, ONLINE):
             runs = by_seed(records, dataset, method)
             differences = [a["test_loss"] - b["test_loss"] for a, b in zip(online, runs, strict=True)]
             compared = f"{interval(differences)}; {sum(d <= 0 for d in differences)} of {len(differences)}"

@@ -21,7 +21,7 @@ STEPS_BETWEEN = 5  # training steps between two updates by a hypergradient
 RATES = (0.02, 0.05, 0.15, 0.4)  # of the hypergradient and of alignment
 RATE = 0.4  # of the hypergradient: the best of them by the mean over the choosing half
 ALIGNMENT_RATES = {"sources": 0.4, "mixtures": 0.02}  # of alignment: the best of them for each kind, there
-DEFAULTS = "2026-11"  # the version of the defaults of OnlineTuner: raise it when they change
+DEFAULTS = "2026-11, an eighth of the batches"  # the version of the defaults of OnlineTuner: raise it when they change
 
 
 class Method:
@@ -55,7 +55,19 @@ class Method:
 
 
 class Online(Method):
-    """OnlineTuner."""
+    """OnlineTuner.
+
+    Parameters
+    ----------
+    instance : Instance
+    seed : int
+        Of the observations.
+    options : mapping
+        What differs from the default options: `policy` and `observe` (keywords of ObserveOptions) are those of
+        OnlineTuner; `selection` is the part of the validation examples that only decide which model is best;
+        `steps_per_period` is how often to step between two measurements; `hold_after` is the part of the run after
+        which the weights are held.
+    """
 
     def __init__(self, instance: Instance, seed: int, options: Mapping[str, Any]) -> None:
         super().__init__(instance, None)
@@ -63,6 +75,11 @@ class Online(Method):
         if options.get("selection"):
             halves = [cut(batch, options["selection"]) for batch in validation]
             selection, validation = map(list, zip(*halves, strict=True))
+        steps = options.get("steps_per_period", 1)
+        self.within_epochs = steps > 1 or instance.measures_per_epoch > 1
+        periods = instance.epochs * len(instance.train) // instance.period
+        self.hold_at = math.ceil(options["hold_after"] * periods) if "hold_after" in options else None
+        self.measured = 0
         self.tuner = OnlineTuner(
             instance.model,
             self.loss,
@@ -70,19 +87,22 @@ class Online(Method):
             instance.train,
             validation,
             selection=selection,
-            every=instance.period if instance.measures_per_epoch > 1 else 1,
+            every=max(1, instance.period // steps) if self.within_epochs else 1,
             policy=options.get("policy"),
             observe=ObserveOptions(seed=1000 * seed, **options.get("observe", {})),
             keep_best=False,
         )
 
     def after_step(self, step: int) -> None:
-        if self.tuner.every > 1:
+        if self.within_epochs:
             self.tuner.step()
 
     def after_period(self, error: float) -> float:
-        if self.tuner.every == 1:
+        if not self.within_epochs:
             self.tuner.step()
+        self.measured += 1
+        if self.measured == self.hold_at:
+            self.tuner.hold()
         return error if self.tuner.selection is None else self.tuner.history[-1].score
 
 
@@ -243,8 +263,11 @@ CHOICES: dict[str, dict[str, Any]] = POLICIES | {  # what the defaults were chos
     "values count too": {"policy": OnlinePolicy(epsilon="balanced")},
     "all parameters": {"observe": {"params": "*"}},
     "curvature metric": {"observe": {"gradient_metric": "curvature"}},
+    "half of the batches": {"observe": {"batches": 0.5}},
+    "three steps per period": {"steps_per_period": 3},
+    "hold after half": {"hold_after": 0.5},
     "half for selection": {"selection": 0.5},
-    "defaults before": {"policy": OnlinePolicy(start="rise", window=10, damping=0.7, hold_scale=0.0)},
+    "the policy before": {"policy": OnlinePolicy(start="rise", window=10, damping=0.7, hold_scale=0.0)},
     "the paper's policy": {"policy": OnlinePolicy.paper()},
 }
 

@@ -32,10 +32,11 @@ def run(problem: Problem, seed: int, method: str) -> dict[str, Any]:
     chosen = make_method(method, instance, optimizer, seed)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Tuning may hurt")  # the best measurement counts in any case
-        return _train(instance, optimizer, chosen)
+        return train(instance, optimizer, chosen)
 
 
-def _train(instance: Instance, optimizer: torch.optim.Optimizer, method: Method) -> dict[str, Any]:
+def train(instance: Instance, optimizer: torch.optim.Optimizer, method: Method) -> dict[str, Any]:
+    """Train with a method, measure after each period, and return what `run` returns."""
     best: dict[str, Any] = {"validation": math.inf, "test": math.inf, "at": 0}
     step, measured, seconds = 0, 0, 0.0
     start = time.process_time()

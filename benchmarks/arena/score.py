@@ -34,7 +34,11 @@ def by_method(records: Sequence[Record]) -> dict[str, BySeed]:
 
 def change(method: BySeed, base: BySeed) -> Interval:
     """Return the mean of log(test error / that of another method), by seed, with its interval."""
-    return interval([math.log(method[s]["test"] / base[s]["test"]) for s in sorted(method) if s in base])
+    return interval([_log_ratio(method, base, s) for s in sorted(method) if s in base])
+
+
+def _log_ratio(method: BySeed, base: BySeed, seed: int) -> float:
+    return math.log(method[seed]["test"] / base[seed]["test"])
 
 
 def best_rival(groups: Mapping[str, BySeed], online: str) -> str | None:
@@ -119,7 +123,10 @@ def summary(records: Sequence[Record], problems: Sequence[str], methods: Sequenc
 
 
 def choices(records: Sequence[Record], problems: Sequence[str], shown: Sequence[str]) -> str:
-    """Return the table of the choosing half: means over problems, with and without PINNs, and some problems."""
+    """Return the table of the choosing half: means over problems, with and without PINNs, and some problems.
+
+    One column is the difference from the default options, paired by problem and seed, with an interval over seeds.
+    """
     groups = {problem: by_method([r for r in records if r["problem"] == problem]) for problem in problems}
     changes: dict[str, dict[str, float]] = {}
     for problem, methods in groups.items():
@@ -132,11 +139,19 @@ def choices(records: Sequence[Record], problems: Sequence[str], shown: Sequence[
         return float(np.mean([changes[method][name] for name in names if name in changes[method]] or [math.nan]))
 
     quiet = [problem for problem in problems if not problem.startswith("PINN")]
-    rows = [["option", "problems", "mean of all problems", "without physics-informed", *shown]]
+
+    def minus_defaults(method: str) -> Interval:
+        pairs = [(groups[name][method], groups[name]["online"]) for name in quiet if method in groups[name]]
+        seeds = sorted({seed for _, ours in pairs for seed in ours})
+        return interval([float(np.mean([_log_ratio(a, b, seed) for a, b in pairs])) for seed in seeds])
+
+    means = ["mean of all problems", "without physics-informed", "minus the defaults, without physics-informed"]
+    rows = [["option", "problems", *means, *shown]]
     rows.append(["---"] * len(rows[0]))
     for method in sorted(changes, key=lambda m: (m != "online", m.startswith(("hyper", "align")), mean(m, quiet))):
         numbers = [mean(method, problems), mean(method, quiet), *(mean(method, [name]) for name in shown)]
         cells = ["" if math.isnan(number) else f"{number:.1f}" for number in numbers]
+        cells.insert(2, "" if method == "online" else points(minus_defaults(method)))
         rows.append(["**defaults**" if method == "online" else method, str(len(changes[method])), *cells])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
 

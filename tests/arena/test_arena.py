@@ -5,12 +5,14 @@ import os
 from dataclasses import replace
 
 import pytest
+import torch
 
 from benchmarks.arena import score
 from benchmarks.arena.__main__ import main, methods_of
+from benchmarks.arena.methods import make_method
 from benchmarks.arena.problem import Problem
 from benchmarks.arena.problems import PROBLEMS
-from benchmarks.arena.run import run
+from benchmarks.arena.run import run, train
 
 KINDS = {problem.kind for problem in PROBLEMS}
 
@@ -36,6 +38,24 @@ def test_every_method_runs_on_every_problem(problem):
         record = run(shortened(problem), 0, method)
         assert math.isfinite(record["test"]), method
         assert record["measured"] == 1
+
+
+def steps_of(method: str, epochs: int, batches: int) -> list[bool]:
+    """Train on some batches; return for each step of the tuner that observed whether it learned weights."""
+    problem = next(p for p in PROBLEMS if p.name == "regressions, synthetic")
+    drawn = problem.draw(0)
+    instance = replace(drawn, epochs=epochs, train=list(drawn.train)[:batches])
+    optimizer = torch.optim.Adam(instance.model.parameters())
+    online = make_method(method, instance, optimizer, 0)
+    train(instance, optimizer, online)
+    return [record.learned is not None for record in online.tuner.history]
+
+
+def test_options_of_the_tuner_say_when_it_steps():
+    """Once per period, three times, or once with weights that are held after half of the periods."""
+    assert steps_of("online", epochs=5, batches=6) == [True] * 5
+    assert steps_of("three steps per period", epochs=5, batches=6) == [True] * 15
+    assert steps_of("hold after half", epochs=5, batches=6) == [True] * 3 + [False] * 2
 
 
 def test_each_kind_has_problems_to_choose_on_and_others_to_report_on():
@@ -73,6 +93,16 @@ def test_changes_are_mean_log_ratios_and_gains_are_parts_of_the_largest():
     assert score.gained(groups, "UPGrad") == pytest.approx(-0.2)
     assert score.best_rival(groups, "online") == "UPGrad"
     assert "worse than plain beyond the interval on 1" in score.summary(RECORDS, ["p"], ["UPGrad"])
+
+
+def test_choices_are_compared_with_the_defaults_by_seed():
+    """Over two problems that differ a lot, an option that is always 0.1 lower has no interval."""
+    ours = [{**record("online", seed, 2.0 + seed), "problem": name} for name in "pq" for seed in range(3)]
+    other = [{**r, "method": "window 1", "test": r["test"] * math.exp(-0.1)} for r in ours]
+    plain = [{**r, "method": "plain", "test": 1.0} for r in ours]
+    row = score.choices([*plain, *ours, *other], ["p", "q"], []).splitlines()[-1]
+    assert row.split(" | ")[:2] == ["| window 1", "2"]
+    assert row.endswith("| -10.0 ± 0.0 |")
 
 
 def test_the_command_continues_and_draws(tmp_path, capsys):

@@ -61,4 +61,4 @@ def test_it_writes_a_figure_and_a_table(example, out, records):
     """The figure is a PNG; the table has one row per method."""
     assert (out / "images" / "mlp_five_terms.png").read_bytes().startswith(b"\x89PNG")
     rows = [line for line in example.table(records).splitlines() if line.startswith("| digits")]
-    assert len(rows) == len([example.PLAIN, example.PLAIN_SLOW, example.RANDOM, example.FULL, example.ONLINE])
+    assert len(rows) == len([example.PLAIN, example.PLAIN_SLOW, example.RANDOM, *example.BATCHES])

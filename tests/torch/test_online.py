@@ -489,13 +489,13 @@ def test_within_an_epoch_no_more_batches_are_read_than_were_trained_on(monkeypat
         raise RuntimeError
 
     monkeypatch.setattr("tuneloss.torch.online.observe_with", observe_nothing)
-    many = make_data(*[4] * 40, seed=1)
+    many = make_data(*[4] * 80, seed=1)
     for batches, every in (("auto", 1), ("auto", 3), ("auto", 1000), (7, 3)):
         tuner = make_tuner(train=many, batches=batches, every=every)
         tuner._calls = every - 1
         with pytest.raises(RuntimeError):
             tuner.step()
-    assert asked == ["auto", 3, 20, 7]
+    assert asked == ["auto", 3, 10, 7]
 
 
 # --- what an attack found

@@ -56,17 +56,10 @@ def test_how_many_batches_are_meant():
     assert found == [10, 3, 10, 4, 2, 1, 10]
 
 
-def test_auto_is_half_within_bounds():
-    """All of few batches, then 8 of them, then half, and never more than 100."""
-    assert [number_of([0] * n, "auto", "batches") for n in (1, 8, 9, 32, 80, 400, 10_000)] == [
-        1,
-        8,
-        8,
-        16,
-        40,
-        100,
-        100,
-    ]
+def test_auto_is_an_eighth_within_bounds():
+    """All of few batches, then 8 of them, then an eighth, and never more than 100."""
+    found = [number_of([0] * n, "auto", "batches") for n in (1, 8, 9, 64, 80, 400, 800, 10_000)]
+    assert found == [1, 8, 8, 8, 10, 50, 100, 100]
 
 
 def test_a_loader_without_length_takes_numbers_only():

@@ -638,6 +638,88 @@ def test_room_bounds_how_many_are_put_together(monkeypatch):
     assert sizes == [2, 8, 8, 2] * 2
 
 
+def keep_weights(model, batch):
+    """Log loss, and something of the parameters that takes 80 kB for any number of examples."""
+    return log_loss(model, batch) + sum((p.sum() * torch.ones(2000)).square().sum() for p in model.parameters())
+
+
+@pytest.mark.parametrize("term", [log_loss, keep_weights])
+@pytest.mark.parametrize("batches", [0.5, 1, 3.5])
+def test_room_is_measured_on_few_examples(monkeypatch, term, batches):
+    """As many batches are merged as fit into the room, and a single one if none fits."""
+    sizes = []
+    net = make_net()
+
+    def saved(n):
+        with saved_bytes(net) as bytes_of, torch.enable_grad():
+            term(net, make_data(n)[0])
+        return bytes_of.bytes
+
+    room = saved(8) + (batches - 1) * (saved(16) - saved(8))
+    monkeypatch.setattr(MODULE, "ROOM", room)
+    net.register_forward_pre_hook(lambda module, inputs: sizes.append(len(inputs[0])))
+    observe(net, make_loss({"fit": term}), term, make_data(*[8] * 6), make_data(*[8] * 6))
+    together = max(1, int(batches))
+    assert sizes == [2, 4, *[8 * together] * (6 // together)] * 2
+
+
+def test_one_trial_is_enough_if_everything_fits():
+    """Two examples show it; where there is nothing to merge, there is no trial."""
+    net, data = Counted(make_net()), make_data(*[8] * 6)
+    observe(net, make_loss({"fit": log_loss}), log_loss, data, data)
+    assert net.forwards == 4
+    observe(alone := Counted(make_net()), make_loss({"fit": log_loss}), log_loss, data[:1], data[:1])
+    assert alone.forwards == 2
+
+
+def test_a_term_that_fails_on_few_examples_is_tried_on_the_batch():
+    """Its values and gradients are those without merging, and batches are merged all the same."""
+
+    def some(model, batch):
+        if len(batch[0]) < 5:
+            raise ValueError("at least five examples")
+        return log_loss(model, batch)
+
+    data, loss = make_data(*[8] * 6), make_loss({"fit": some})
+    together, apart = Counted(make_net()), Counted(make_net())
+    seen = observe(together, loss, some, data, data)
+    assert_same(observe(apart, loss, some, data, data, merge=False), seen, rtol=1e-12)
+    assert (together.forwards, apart.forwards) == (4, 12)
+
+
+def test_an_error_of_a_term_on_every_batch_is_the_one_that_is_raised():
+    def broken(model, batch):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        observe(make_net(), make_loss({"fit": broken}), log_loss, TRAIN, VALIDATION)
+
+
+def test_a_batch_that_cannot_be_cut_is_observed_whole():
+    class Pairs:
+        def __init__(self, x, y):
+            self.x, self.y = x, y
+
+    def fit(model, batch):
+        return log_loss(model, (batch[1].x, batch[1].y))
+
+    data = [(x, Pairs(x, y)) for x, y in make_data(*[8] * 4)]
+    net, loss = make_net(), make_loss({"fit": fit})
+    assert_exactly(observe(net, loss, fit, data, data), observe(net, loss, fit, data, data, merge=False))
+
+
+def test_trials_leave_random_numbers_as_they_were(monkeypatch):
+    """An error that draws is the same with trials as without, if no batches fit together."""
+
+    def noisy(model, batch):
+        return log_loss(model, (batch[0] + torch.randn_like(batch[0]), batch[1]))
+
+    monkeypatch.setattr(MODULE, "ROOM", 1)
+    net, data = make_net(), make_data(*[8] * 3)
+    tried, untried = (observe(net, make_loss(), noisy, data, data, merge=merge) for merge in (True, False))
+    assert_exactly(tried, untried)
+
+
 @pytest.mark.parametrize("statistics", [True, False])
 def test_where_batch_norm_normalizes_by_the_batch_batches_stay_as_they_are(statistics):
     """In train mode always; in eval mode if it has no statistics of its own."""

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from tuneloss.errors import InvalidInput
 
-Count = int | float | Literal["auto"] | None  # a number of batches, a fraction of all, half of all within FEW, or all
-FEW = (8, 100)  # batches that "auto" reads, at least and at most
+Count = int | float | Literal["auto"] | None  # a number of batches, a fraction of all, few of them, or all
+FEW = (1 / 8, 8, 100)  # what "auto" reads: this fraction of the batches, but at least 8 and at most 100 of them
 
 
 def check_loader(loader: Any, what: str) -> None:
@@ -45,6 +45,7 @@ def check_count(count: Count, what: str) -> None:
 
 def number_of(loader: Any, count: Count, what: str) -> int | None:
     """Return how many batches are asked for; None for all batches of a loader without a length."""
+    fraction, least, most = FEW
     try:
         length = len(loader)
     except TypeError:
@@ -53,11 +54,11 @@ def number_of(loader: Any, count: Count, what: str) -> int | None:
                 f"A part of `{what}` needs a loader with a length; found {type(loader).__name__} without. Give a "
                 "number of batches."
             ) from None
-        return FEW[1] if count == "auto" else int(count) if isinstance(count, Integral) else None
+        return most if count == "auto" else int(count) if isinstance(count, Integral) else None
     if count is None:
         return length
     if count == "auto":
-        return min(length, max(FEW[0], min(FEW[1], round(length / 2))))
+        return min(length, max(least, min(most, round(fraction * length))))
     return min(length, int(count)) if isinstance(count, Integral) else max(1, round(count * length))
 
 

@@ -154,9 +154,9 @@ def observe(
         Other validation batches. If given, the metric, or the error without one, is computed on them. So the examples
         that decide which model is better are not those that set the weights.
     batches : int, float, "auto" or None, default None
-        How many of the training batches to use: a number, a fraction such as 0.25, None for all, or ``"auto"`` for half
-        of them, but at least 8 and at most 100 (100 if the loader has no length). A loader without a length that yields
-        this many batches counts as endless.
+        How many of the training batches to use: a number, a fraction such as 0.25, None for all, or ``"auto"`` for an
+        eighth of them, but at least 8 and at most 100 (100 if the loader has no length). A loader without a length that
+        yields this many batches counts as endless.
     validation_batches : int, float, "auto" or None, default None
         How many batches to take the *gradient* of the error on. Its value is always computed on all batches.
     params : str, sequence of str or callable, optional
@@ -170,10 +170,11 @@ def observe(
         Calls with the same seed read the same batches (if a loader shuffles by torch's generator or its own) and draw
         the same masks and transforms. Then models differ by their parameters only.
     merge : bool, default True
-        Whether to merge small batches: at most 32 of them, as long as the tensors that autograd saves fit into 32 MB. A
-        loader of small batches then costs no more than one of large batches. Turn it off for terms that compare the
-        examples of a batch, such as contrastive ones, and for models that recompute activations (checkpointing).
-        Batches are never merged if batch norm takes its statistics from the batch, nor under FSDP2.
+        Whether to merge small batches: at most 32 of them, as long as the tensors that autograd saves fit into 32 MB.
+        How many fit is measured on a few examples of the first batch. A loader of small batches then costs no more than
+        one of large batches. Turn it off for terms that compare the examples of a batch, such as contrastive ones, and
+        for models that recompute activations (checkpointing). Batches are never merged if batch norm takes its
+        statistics from the batch, nor under FSDP2.
     gradient_metric : {"plain", "curvature"}, default "plain"
         The metric in which gradients are compared. With ``"curvature"``, directions count less if the training loss is
         strongly curved in them: see the notes. This is for one process, for losses of at most 64 weights, and for data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, islice, repeat
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from tuneloss.errors import InvalidInput
 from tuneloss.torch.observing.batches import Count, batches, merged, number_of, rows_of, saved_bytes, size
-from tuneloss.torch.observing.preserve import seed_everything
+from tuneloss.torch.observing.preserve import random_state, seed_everything
 from tuneloss.torch.observing.processes import Processes
 from tuneloss.torch.observing.sampling_noise import PARTS, Contrast, Spread
 from tuneloss.torch.observing.sums import ERROR, HALF, METRIC, Sums
@@ -23,6 +24,7 @@ from tuneloss.torch.wrappers import trainable
 
 ROOM = 32 * 2**20  # bytes: batches are merged as long as the tensors that autograd saves take no more than this
 TOGETHER = 32  # largest number of batches to merge
+TRIALS = (2, 4)  # examples on which it is measured what autograd saves
 Error = Callable[[Any, Batch], Tensor]
 
 
@@ -164,24 +166,48 @@ class Pass:
         return self.merge and self.processes.may_merge and not by_batch
 
     def _larger(self, read: Iterator[Batch], trial: Callable[[Batch], object], most: int) -> Iterator[Batch]:
-        """Merge batches, at most `most`, as far as memory allows; a trial on the first batch measures what it needs."""
-        if not self.may_merge:
+        """Merge batches, at most `most`, as far as memory allows; trials on the first batch measure what they need."""
+        if most == 1 or not self.may_merge:
             return read
         first = next(read, None)
         if first is None:
             return read
-        try:
+        with random_state(()):
+            examples = self._that_fit(most * size(first), first, trial)
+        read = chain([first], read)
+        return read if examples is None else merged(read, examples)
+
+    def _that_fit(self, wanted: int, batch: Batch, trial: Callable[[Batch], object]) -> int | None:
+        """Return how many of the wanted examples fit into ROOM, or None if that cannot be measured.
+
+        What autograd saves is a constant plus a number of bytes per example. Trials on a few examples of a batch
+        measure both. If the batch has fewer examples, cannot be cut, or the trials fail, the whole batch is tried, and
+        everything that is saved counts as per example.
+        """
+
+        def saved_on(part: Batch) -> int:
             with saved_bytes(self.model) as saved:
-                trial(first)
+                trial(part)
+            return saved.bytes
+
+        few, more = TRIALS
+        if size(batch) >= more:
+            with suppress(Exception):  # a term may need more examples than these
+                of_few = saved_on(rows_of(batch, slice(few)))
+                if wanted * of_few <= few * ROOM:  # they fit, even if nothing of it is constant
+                    return wanted
+                of_more = saved_on(rows_of(batch, slice(more)))
+                per_example = max((of_more - of_few) / (more - few), 1)
+                return min(wanted, more + int((ROOM - of_more) / per_example))
+        try:
+            return min(wanted, int(ROOM / max(saved_on(batch) / size(batch), 1)))
         except RuntimeError:  # hooks do not work in torch.func; any other error will be raised again
-            return chain([first], read)
-        examples = min(int(ROOM / max(saved.bytes / size(first), 1)), most * size(first))
-        return merged(chain([first], read), examples)
+            return None
 
 
 def _most_merged(number: int | None, *, in_parts: bool) -> int:
-    """Return how many of so many batches may be merged, if several parts of them are to be compared."""
-    return min(TOGETHER, max(1, (number or 1) // PARTS)) if in_parts else TOGETHER
+    """Return how many of so many batches may be merged, if several parts of them are to be compared or not."""
+    return min(TOGETHER, max(1, (number or 1) // PARTS) if in_parts else number or TOGETHER)
 
 
 def _number(value: Any) -> Tensor:

@@ -32,7 +32,7 @@ def preserved(model: nn.Module, *loaders: Any) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
-        stack.enter_context(_random_state(loaders))
+        stack.enter_context(random_state(loaders))
         stack.enter_context(_other_workers(loaders))
         try:
             yield
@@ -104,7 +104,7 @@ def seed_loaders(seed: int, *loaders: Any) -> None:
 
 
 @contextmanager
-def _random_state(loaders: tuple[Any, ...]) -> Iterator[None]:
+def random_state(loaders: tuple[Any, ...]) -> Iterator[None]:
     """Return a context after which all random generators are in the state they were in."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002

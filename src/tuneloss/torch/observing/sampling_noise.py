@@ -64,7 +64,7 @@ class Spread:
     def add(self, name: str, gradient: Gradient, params: Sequence[Tensor], times: float) -> None:
         """Add ``times * gradient`` of a term to those of the part that is being read."""
         if self.compares:
-            new = [times * sample for sample in sampled(gradient, params)]
+            new = sampled(gradient, params, times)
             old = self._part.get(name)
             self._part[name] = new if old is None else [a + b for a, b in zip(old, new, strict=True)]
 
@@ -132,8 +132,8 @@ def _sum(total: Gradient, gradient: Gradient, times: float) -> list[Tensor | Non
     return [a if g is None else times * g if a is None else a + times * g for a, g in pairs]
 
 
-def sampled(gradient: Gradient, params: Sequence[Tensor]) -> list[Tensor]:
-    """Return some entries of each parameter's gradient, scaled so that their squares have the sum of all squares."""
+def sampled(gradient: Gradient, params: Sequence[Tensor], times: float = 1.0) -> list[Tensor]:
+    """Return some entries of ``times * gradient``, by parameter, scaled so that their squares sum to all squares."""
     most = sum(p.numel() for p in params) / ENTRIES
     step = next((s for s in STRIDES if s >= most), STRIDES[-1])
     samples = []
@@ -142,7 +142,7 @@ def sampled(gradient: Gradient, params: Sequence[Tensor]) -> list[Tensor]:
         stride = next(s for s in count(step) if math.gcd(s, max(len(flat), 1)) == 1)  # meets all columns of a matrix
         some = flat[::stride]
         weight = (len(flat) / max(len(some), 1)) ** 0.5
-        samples.append(some.to(torch.promote_types(some.dtype, torch.float32)) * weight)
+        samples.append(some.to(torch.promote_types(some.dtype, torch.float32)) * (times * weight))
     return samples
 
 
