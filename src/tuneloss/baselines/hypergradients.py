@@ -143,8 +143,9 @@ class Hoag(HypergradientSearch):
     """Gradient descent on the log weights, with the step size of HOAG (Pedregosa, 2016, arXiv:1602.02355).
 
     The step is the gradient divided by an estimate L of its Lipschitz constant. The first step is one decade long.
-    After a step d that lowered the error by L |d|^2 / 2 or more, L is multiplied by 0.95. After one that raised the
-    error, L is doubled. HOAG also trains its first models with less precision; here, the caller trains each model.
+    After a step that lowered the error by L / 2 times its squared length or more, L is multiplied by 0.95. After one
+    that raised the error, L is doubled. HOAG also trains its first models with less precision; here, the caller trains
+    each model.
 
     A failed run is repeated with half of the step. A point that was tried before is replaced by a random one, from
     which the descent starts again.
