@@ -34,7 +34,7 @@ from tuneloss.types import Array
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = {"choose": range(50), "report": range(1000, 1020)}
 VERSION = "2026-11"  # of the strategy of LossTuner
-TUNERS = ("tuneloss", "random", "gp-3", "gp-ei-mcmc")
+TUNERS = ("tuneloss", "tuneloss-paper", "random", "gp-3")
 RUNS = 30
 AFTER = (2, 3, 4, 6, 8, 10, 15, 20, 30)  # numbers of runs in the table
 BEST = "least error"  # takes the place of a tuner in the record of the least error that is known
