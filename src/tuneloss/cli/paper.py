@@ -124,8 +124,8 @@ def figure2(
 ) -> None:
     """Figure 2: test log loss and error by the number of training runs. A killed command resumes.
 
-    By default, each tuner has 100 runs. Random search has 500. GP-EI-MCMC and Optuna's GP with 3 start-up trials have 50,
-    in at most 5 and 10 repeats. Use --tuner NAME:RUNS for another number.
+    By default, each tuner has 100 runs, except random search with 500. GP-EI-MCMC and Optuna's GP with 3 start-up
+    trials have 50, in at most 5 and 10 repeats. Use --tuner NAME:RUNS for another number.
     """
     from tuneloss.paper.figure2 import Figure2
 
