@@ -1,7 +1,7 @@
 """Labelled data sets, split into training, validation and test examples: features files, and the embedded digits.
 
 A features file is an .npz file with `features` (N, D), `labels` (N,) and `split` (N,), which is 0 for training, 1 for
-validation and 2 for test. docs/reproduction.md says how to make one.
+validation and 2 for test. docs/reproduction_record.md says how to make one.
 """
 
 from __future__ import annotations
