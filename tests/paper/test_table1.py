@@ -38,6 +38,14 @@ def test_differences_are_from_tuneloss_only():
     assert Table1(["tf_flowers"]).tables(records)[0].rows[1][4] == ""
 
 
+def test_hypergradients_run_on_large_sets_only_if_they_are_named():
+    """They take long there."""
+    tuners = {unit.tuner for unit in Table1(["caltech101"]).units()}
+    assert tuners == set(TUNERS) - {"hypergradient"}
+    assert {unit.tuner for unit in Table1(["tf_flowers"]).units()} == set(TUNERS)
+    assert {unit.tuner for unit in Table1(["caltech101"], tuners=["hypergradient"]).units()} == {"hypergradient"}
+
+
 def test_some_tuners_alone():
     units = Table1(["digits"], repeats=2, tuners=["random", "gp-3", "random"]).units()
     assert [unit.tuner for unit in units] == ["random", "gp-3"] * 2
@@ -51,5 +59,5 @@ def test_what_is_to_be_run():
     for unit in Table1(["tf_flowers", "nct_crc_he_3class", "oxford_iiit_pet", "caltech101"]).units():
         counts[unit.dataset, unit.tuner] = counts.get((unit.dataset, unit.tuner), 0) + 1
         assert unit.runs == 10
-    assert {counts[name, t] for name in ("tf_flowers", "nct_crc_he_3class") for t in TUNERS} == {50}
+    assert {counts[name, t] for name in ("tf_flowers", "nct_crc_he_3class") for t in TUNERS} == {60}
     assert {counts[name, t] for name in ("oxford_iiit_pet", "caltech101") for t in TUNERS} == {10}
