@@ -12,7 +12,7 @@ from torch import nn
 from tests.torch.reference import Counted, Tied, log_loss, make_data, make_net
 from tuneloss.errors import InvalidInput
 from tuneloss.torch import L2, LinearLoss, OnlineTuner, by_layer, observe
-from tuneloss.torch.wrappers import SharedForward, bare, clean_name, gathered, is_sharded, local, local_part, trainable
+from tuneloss.torch.wrappers import SharedForward, bare, clean_name, gathered, local, local_part, trainable
 
 
 def test_wrappers_leave_no_trace_in_names():
@@ -106,10 +106,9 @@ def test_a_lazy_model_has_no_penalty_and_no_layers_yet():
         by_layer(net)
 
 
-def test_a_plain_model_is_bare_and_not_sharded():
+def test_a_plain_model_is_bare():
     net = make_net()
     assert bare(net) is net
-    assert not is_sharded(net)
 
 
 def test_a_plain_parameter_is_its_own_part():

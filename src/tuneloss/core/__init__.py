@@ -2,8 +2,7 @@
 
 box.py          the weights that are allowed
 observation.py  what is kept of one trained model
-cost.py         how badly a loss predicts error: a quadratic form
-problem.py      from checked input to the problem that `solver` takes
+cost.py         from checked input to the problem that `solver` takes: how badly a loss predicts error, a quadratic form
 learn.py        learn_loss, learn_loss_on_folds: algorithm LearnLoss
 solver/         the convex program for one guess of the argmin, its solution, and which guesses are possible
 tolerances.py   the numerical contract: what counts as equal, as zero and as solved

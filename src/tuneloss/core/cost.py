@@ -1,14 +1,20 @@
-"""The cost of a loss (equation "cost" of the paper) as a quadratic form, and the rules for its epsilon."""
+"""The problem of LearnLoss: its input, checked; the cost as a quadratic form; and the rules for epsilon."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from numbers import Real
+from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from tuneloss.checks import as_number, as_numbers
+from tuneloss.core.box import Box
 from tuneloss.core.observation import Observation
+from tuneloss.core.solver.answer import LearnProblem
+from tuneloss.core.solver.program import scaling
 from tuneloss.core.tolerances import ROUNDING
 from tuneloss.errors import InvalidInput
 from tuneloss.types import Array, Epsilon
@@ -17,6 +23,70 @@ OVERFLOW = (
     "The squares of features, errors and gradients must not overflow; found sums beyond 1e308. Divide the error and "
     "each term by a constant."
 )
+
+
+def make_problem(
+    folds: Sequence[Sequence[Observation]],
+    box: Box,
+    epsilon: Epsilon,
+    sample_weight: Sequence[ArrayLike | None] | None,
+    *,
+    offset: bool = False,
+    min_scale: float = 0.0,
+) -> LearnProblem:
+    """Check the input of `learn_loss`, fold by fold, and build the cost."""
+    for fold in folds:
+        check_observations(fold, box)
+    by_fold = [None] * len(folds) if sample_weight is None else list(sample_weight)
+    counts_by_fold = []
+    for s, fold in zip(by_fold, folds, strict=True):
+        m, n = len(fold), np.ones(len(fold)) if s is None else as_numbers(s, "sample_weight")
+        if n.shape != (m,) or not (np.isfinite(n) & (n >= 0)).all() or not n.any():
+            raise InvalidInput(f"`sample_weight` must be {m} finite numbers >= 0, not all 0; found {n.tolist()}.")
+        counts_by_fold.append(n)
+    counts = np.concatenate(counts_by_fold)
+    observations = [observation for fold in folds for observation in fold]
+    counted = [observation for observation, s in zip(observations, counts, strict=True) if s > 0]
+    check_all_or_none(counted, "gram")
+    number = epsilon_value(epsilon, counted, counts[counts > 0])
+    cost = cost_matrix(counted, number, counts[counts > 0], offset=offset)
+    features = [np.array([observation.features for observation in fold]) for fold in folds]
+    least = as_number(min_scale, "min_scale")
+    if least < 0:
+        raise InvalidInput(f"`min_scale` must not be negative; found {min_scale}. Give 0 for no bound.")
+    return LearnProblem(features, number, cost, box, scaling(cost, np.vstack(features), box), least)
+
+
+def check_observations(observations: Sequence[Observation], box: Box) -> None:
+    """Raise unless the observations have the terms of the box, in its order, and a metric for all or none."""
+    if not isinstance(observations, Sequence):
+        raise InvalidInput(f"`observations` must be a list of Observations; found {type(observations).__name__}.")
+    if not len(observations):
+        raise InvalidInput("`learn_loss` needs at least one observation; found none. Train one model first.")
+    for i, observation in enumerate(observations):
+        if not isinstance(observation, Observation):
+            raise InvalidInput(f"`observations` must be Observations; found {type(observation).__name__} at index {i}.")
+        if observation.features.size != len(box):
+            raise InvalidInput(
+                f"Each observation needs one feature per weight, {len(box)} as in {box}; found "
+                f"{observation.features.size} at index {i}."
+            )
+        if observation.names is not None and observation.names != box.names:
+            box.check_names(observation.names, f"observation {i}")
+            raise InvalidInput(
+                f"Features must be in the box's order, {list(box.names)}; found {list(observation.names)} at index {i}."
+            )
+    check_all_or_none(observations, "metric")
+
+
+def check_all_or_none(observations: Sequence[Observation], field: Literal["gram", "metric"]) -> None:
+    """Raise if only some of the observations have a value for this field."""
+    has_value = [getattr(observation, field) is not None for observation in observations]
+    if any(has_value) and not all(has_value):
+        raise InvalidInput(
+            f"Either all observations have a {field} or none; found {sum(has_value)} of {len(has_value)} with one "
+            f"(the first without: index {has_value.index(False)}). Leave it out, or give it for all."
+        )
 
 
 def epsilon_value(epsilon: Epsilon, observations: Sequence[Observation], sample_weight: Array) -> float:

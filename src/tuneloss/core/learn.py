@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tuneloss.core.box import Box, check_box
+from tuneloss.core.cost import make_problem
 from tuneloss.core.observation import Observation
-from tuneloss.core.problem import make_problem
 from tuneloss.core.solver.answer import Answer, LearnProblem
 from tuneloss.core.solver.reachability import Reach, can_hold
 from tuneloss.core.tolerances import CAP, KKT_ACCEPTED

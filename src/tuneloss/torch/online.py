@@ -149,7 +149,8 @@ class OnlineTuner:
             self.loss.place_knots(self.model)
             observation = self._observe()
             weights = self.loss.as_dict()
-            is_best = self.best is None or best_index([self.best, observation]) == 1  # equally good: the later one
+            # Of two equally good models, the later one is the best.
+            is_best = not self._history or best_index([self._history[self._best_index], observation]) == 1
             best_model = self._best_model
             if is_best:  # copied here, since memory may not suffice
                 best_model = _copies(bare(self.model).state_dict()) if self.keep_best else {}
@@ -303,16 +304,17 @@ class OnlineTuner:
 
     def _warn_if_it_hurts(self) -> None:
         """Warn once per best model if the error has stayed far above that model's for `patience` learned steps."""
-        if self._best_index == self._warned_of or len(self._history) - 1 - self._best_index < self.policy.patience:
+        patience = self._learner.policy.patience
+        if self._best_index == self._warned_of or len(self._history) - 1 - self._best_index < patience:
             return
-        best, recent = self._history[self._best_index], self._history[-self.policy.patience :]
+        best, recent = self._history[self._best_index], self._history[-patience:]
         high = best.error + HARMFUL_RISE * abs(best.error)
         if any(record.learned is None or record.error <= high for record in recent):
             return
         self._warned_of = self._best_index
         warnings.warn(
             f"Tuning may hurt: the error has been more than {HARMFUL_RISE:.0%} above its best, {best.error:.4g} at "
-            f"step {best.step}, for {self.policy.patience} steps, and is {recent[-1].error:.4g} now. `restore_best()` "
+            f"step {best.step}, for {patience} steps, and is {recent[-1].error:.4g} now. `restore_best()` "
             "brings that model and its weights back. Then a smaller box, more validation data, more draws or batches, "
             "or another window may help.",
             RuntimeWarning,

@@ -149,11 +149,6 @@ def is_shard(tensor: Tensor) -> bool:
     return module is not None and isinstance(tensor, module.DTensor)
 
 
-def is_sharded(model: nn.Module) -> bool:
-    """Return whether FSDP2 shards a model: some module is `fully_shard`-ed, or some parameter is a DTensor."""
-    return any(True for _ in fsdp_modules(model)) or any(is_shard(p) for p in model.parameters())
-
-
 def local_part(p: Tensor) -> Tensor:
     """Return a parameter, or this process's shard of it, as a part of the autograd graph."""
     return cast(Tensor, cast(Any, p).to_local()) if is_shard(p) else p

@@ -14,10 +14,9 @@ from numpy.typing import ArrayLike
 
 from tuneloss.checks import as_integer, reading
 from tuneloss.core.box import Box, check_box
-from tuneloss.core.cost import check_squares, epsilon_value
+from tuneloss.core.cost import check_all_or_none, check_observations, check_squares, epsilon_value
 from tuneloss.core.learn import LearnedLoss
 from tuneloss.core.observation import Observation
-from tuneloss.core.problem import check_all_or_none, check_observations
 from tuneloss.errors import InvalidInput, JournalError, NotFinite, RunFailed
 from tuneloss.tuning.journal import Journal, without_garbage_collection
 from tuneloss.tuning.ledger import Ledger

@@ -235,26 +235,29 @@ class OnlineLearner:
         if self._is_held:
             step = OnlineStep(weights, None, "observed only: the weights are held")
         elif is_learning:
-            step, scale = self._learn(observation, weights)
+            step, error_per_loss, scale = self._learn(observation, weights)
         else:
             step = OnlineStep(weights, None, f"observed only: start={self.policy.start!r}")
-        if step.learned is not None:
-            mixed, error_per_loss = self._damp(step.learned, weights)
-            step = replace(step, weights=mixed)
         self._is_learning, self._last_score = is_learning, observation.score
         self._error_per_loss, self._scale = error_per_loss, scale
         self._n_scales += step.learned is not None
         self._n_steps += 1
         self._observations.append(observation)
-        self._drop_old_observations()
+        span = self.policy.span
+        if span is not None and len(self._observations) >= span:  # the next observation pushes one out of the window
+            last = len(self._observations) - span
+            if self.policy.constraints == "all":  # they need it, but not its gram
+                self._observations[last] = self._observations[last].without_gram()
+            else:
+                del self._observations[: last + 1]
         return step
 
     def hold(self) -> None:
         """Learn nothing from here on."""
         self._is_held = True
 
-    def _learn(self, observation: Observation, weights: Array) -> tuple[OnlineStep, float]:
-        """Return the step, with weights that are not damped yet, and the scale to hold from here on."""
+    def _learn(self, observation: Observation, weights: Array) -> tuple[OnlineStep, float, float]:
+        """Return the step, the new average of 1 / scale, and the scale to hold from here on."""
         observations = [*self._observations, observation]
         first_step = self._n_steps + 1 - len(observations)
         options: dict[str, Any] = {
@@ -270,34 +273,18 @@ class OnlineLearner:
             if learned.objective == "calibrated" and learned.scale < self.policy.hold_scale * held:
                 learned = self._learner.learn(observations, min_scale=self.policy.hold_scale * held, **options)
         except SolverError as reason:
-            return OnlineStep(weights, None, str(reason), solver_failed=True), self._scale
-        scale = self.policy.hold_scale * held
+            step = OnlineStep(weights, None, str(reason), solver_failed=True)
+            return step, self._error_per_loss, self._scale
+        scale, unit = self.policy.hold_scale * held, self._error_per_loss or 1.0  # the paper's form has scales near 0
         if learned.objective == "calibrated":
             scale = min(learned.scale, LARGEST_RISE * held) if held else learned.scale
-        return OnlineStep(weights, replace(learned, argmin=learned.argmin + first_step), learned.note), scale
-
-    def _damp(self, learned: LearnedLoss, old: Array) -> tuple[Array, float]:
-        """Average the old and the learned weights, each in proportion to its 1 / scale.
-
-        Returns the weights and the new average of 1 / scale.
-        """
-        is_calibrated = learned.objective == "calibrated" and learned.scale > 0  # the paper's form has scales near 0
-        unit = 1 / learned.scale if is_calibrated else self._error_per_loss or 1.0
+            unit = 1 / learned.scale if learned.scale > 0 else unit
+        # Damping averages the old and the learned weights, each in proportion to its 1 / scale.
         old_part = self.policy.damping * (self._error_per_loss or unit)
         new_part = (1 - self.policy.damping) * unit
         total = old_part + new_part
-        return np.asarray((old_part * old + new_part * learned.weights) / total), total
-
-    def _drop_old_observations(self) -> None:
-        """Drop the observation that the next one pushes out of the window, or only its gram if constraints need it."""
-        span = self.policy.span
-        if span is None or len(self._observations) < span:
-            return
-        last = len(self._observations) - span
-        if self.policy.constraints == "all":
-            self._observations[last] = self._observations[last].without_gram()
-        else:
-            del self._observations[: last + 1]
+        damped = np.asarray((old_part * weights + new_part * learned.weights) / total)
+        return OnlineStep(damped, replace(learned, argmin=learned.argmin + first_step), learned.note), total, scale
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the learner as JSON types."""

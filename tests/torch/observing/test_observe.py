@@ -630,10 +630,9 @@ def test_room_bounds_how_many_are_put_together(monkeypatch):
     net = make_net()
     net.register_forward_pre_hook(lambda module, inputs: sizes.append(len(inputs[0])))
     data, loss = make_data(*[2] * 9), make_loss({"fit": log_loss})
-    with saved_bytes(net) as saved:
-        log_loss(net, data[0])
+    saved = saved_bytes(net, lambda batch: log_loss(net, batch), data[0])
     sizes.clear()
-    monkeypatch.setattr(MODULE, "ROOM", 4 * saved.bytes)
+    monkeypatch.setattr(MODULE, "ROOM", 4 * saved)
     observe(net, loss, log_loss, data, data)
     assert sizes == [2, 8, 8, 2] * 2
 
@@ -651,9 +650,8 @@ def test_room_is_measured_on_few_examples(monkeypatch, term, batches):
     net = make_net()
 
     def saved(n):
-        with saved_bytes(net) as bytes_of, torch.enable_grad():
-            term(net, make_data(n)[0])
-        return bytes_of.bytes
+        with torch.enable_grad():
+            return saved_bytes(net, lambda batch: term(net, batch), make_data(n)[0])
 
     room = saved(8) + (batches - 1) * (saved(16) - saved(8))
     monkeypatch.setattr(MODULE, "ROOM", room)

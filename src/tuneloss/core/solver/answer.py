@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
 
@@ -59,7 +60,8 @@ class LearnProblem:
         if free.objective == "paper" or self.min_scale <= LEAST_SCALE * free.scale:
             bounded = self._find(rows, objective, cap, self.min_scale, quick=quick)
         if bounded is None and not quick:
-            return replace(free, note=_join(f"{UNBOUNDED}, {self.min_scale:.3g}, which was not reached", free.note))
+            reason = f"{UNBOUNDED}, {self.min_scale:.3g}, which was not reached"
+            return replace(free, note="; ".join(filter(None, [reason, free.note])))
         return bounded
 
     def _find(self, rows: Array, objective: Objective, cap: float, min_scale: float, *, quick: bool) -> Answer | None:
@@ -77,7 +79,7 @@ class LearnProblem:
                 answer = answer or self._verified(program, rows, tie_rule_not_met(solution))
         if answer is None and is_calibrated and not quick:
             answer = self._find(rows, "paper", cap, min_scale, quick=False)
-            return answer and replace(answer, note=_join(f"paper form used: {reason}", answer.note))
+            return answer and replace(answer, note="; ".join(filter(None, [f"paper form used: {reason}", answer.note])))
         return answer
 
     def _verified(self, program: Form, rows: Array, solution: Solution) -> Answer | None:
@@ -98,16 +100,11 @@ class LearnProblem:
         size = float(np.abs(z).max())
         with np.errstate(over="ignore"):  # then the cost is infinite
             cost = max(float(z / size @ self.cost @ (z / size)), 0.0) * size * size
-        return Answer(weights, scale, cost, residual, program.objective, _note(program, weights, solution))
-
-
-def _note(program: Form, weights: Array, solution: Solution) -> str:
-    at_cap = program.scales.weights(weights) >= 0.999 * program.capped
-    names = [name for name, is_at_cap in zip(program.box.names, at_cap, strict=True) if is_at_cap]
-    cap = f"weights capped at {CAP:g} times the pinned term or more, in scaled units: {', '.join(names)}"
-    second = f"solved by {solution.solver}" if solution.solver != "PIQP" else ""
-    return _join(cap if names else "", second)
-
-
-def _join(*notes: str) -> str:
-    return "; ".join(note for note in notes if note)
+        notes = []
+        if at_cap := list(compress(self.box.names, scaled >= 0.999 * program.capped)):
+            notes.append(
+                f"weights capped at {CAP:g} times the pinned term or more, in scaled units: {', '.join(at_cap)}"
+            )
+        if solution.solver != "PIQP":
+            notes.append(f"solved by {solution.solver}")
+        return Answer(weights, scale, cost, residual, program.objective, "; ".join(notes))

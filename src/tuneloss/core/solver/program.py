@@ -58,16 +58,10 @@ class Scaling:
         """Return weights, or bounds on them, in scaled coordinates at t' = 1."""
         return weights * self.unit / self.t_unit
 
-    def cap_units(self, lower: Array) -> Array:
-        """Return the unit (k,) of each weight's cap: the pinned term, or its own lower bound if that is larger.
-
-        Everything is in scaled units.
-        """
-        return np.asarray(np.maximum(self.pinned, np.abs(lower)))
-
     def highest(self, lower: Array, upper: Array, cap: float) -> Array:
         """Return the highest upper bound (k,) that `cap` allows, in scaled units: see `form`."""
-        return np.asarray(cap * np.where(np.isinf(upper), 1.0, FINITE_CAP) * self.cap_units(lower))
+        units = np.maximum(self.pinned, np.abs(lower))  # a cap is a multiple of these
+        return np.asarray(cap * np.where(np.isinf(upper), 1.0, FINITE_CAP) * units)
 
 
 def scaling(cost: Array, features: Array, box: Box) -> Scaling:

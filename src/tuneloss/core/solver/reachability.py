@@ -86,7 +86,8 @@ class Reach:
         """Return the least cap (see `form`) within which the guess is reachable."""
         k = len(self._lower)
         differences, _ = self._differences(guess, np.arange(len(self._features)))
-        within = np.column_stack([np.eye(k), -self._scales.cap_units(self._lower)])
+        per_cap = self._scales.highest(self._lower, np.full(k, np.inf), cap=1.0)
+        within = np.column_stack([np.eye(k), -per_cap])
         rows = np.vstack([np.pad(-differences, ((0, 0), (0, 1))), within])
         return float(self._linprog(np.append(np.zeros(k), 1.0), rows, self._upper, (0.0, np.inf))[0][-1])
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -116,29 +114,23 @@ def _together(parts: list[Any]) -> Any:
     return type(first)(_together(list(column)) for column in zip(*parts, strict=True))
 
 
-@dataclass
-class Saved:
-    """The number of bytes that autograd saved."""
+def saved_bytes(model: nn.Module, trial: Callable[[Any], object], batch: Any) -> int:
+    """Return how many bytes autograd saves for gradients of ``trial(batch)``, without parameters and buffers.
 
-    bytes: int = 0
-
-
-@contextmanager
-def saved_bytes(model: nn.Module) -> Iterator[Saved]:
-    """Return a context that counts what autograd saves for gradients, without parameters and buffers.
-
-    What is evaluated within it cannot be differentiated twice.
+    The trial cannot differentiate twice.
     """
     of_model = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
-    saved = Saved()
+    saved = 0
 
     def pack(tensor: Tensor) -> Tensor:
+        nonlocal saved
         if tensor.untyped_storage().data_ptr() not in of_model:
-            saved.bytes += tensor.nbytes
+            saved += tensor.nbytes
         return tensor.detach()  # a node that kept its own output would keep itself alive for ever
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        yield saved
+        trial(batch)
+    return saved
 
 
 def size(batch: Any) -> int:

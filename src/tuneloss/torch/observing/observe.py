@@ -226,6 +226,8 @@ def observe(
     """
     check_call("observe", model, loss, error, train, validation, metric, selection)
     options = ObserveOptions(batches, validation_batches, params, draws, merge, seed, gradient_metric)
+    for _, penalty, _ in loss.layout.learned:
+        penalty.check_placed()
     return observe_with(options, model, loss, error, train, validation, metric, selection)
 
 
@@ -239,9 +241,7 @@ def observe_with(
     metric: Error | None = None,
     selection: Any = None,
 ) -> Observation:
-    """Do what `observe` does, with its keywords as one object, for arguments that `check_call` has checked."""
-    for _, penalty, _ in loss.layout.learned:
-        penalty.check_placed()
+    """Do what `observe` does, with its keywords as one object, for checked arguments and placed knots."""
     processes, inner = processes_of(model), bare(model)
     curved = options.gradient_metric == "curvature"
     if curved:

@@ -67,8 +67,8 @@ class Pass:
         """Sum the error over all batches, its gradient over the first `count` of them, and the metric."""
         read = self._read(loader, None, "validation")
         number = number_of(loader, count, "validation_batches")
-        most = _most_merged(number, in_parts=bool(self.keep))
-        larger = self._larger(islice(read, number), lambda batch: error(self.model, batch), most)
+        in_parts = bool(self.keep)
+        larger = self._larger(islice(read, number), lambda batch: error(self.model, batch), number, in_parts=in_parts)
         for at, (with_gradient, batch) in enumerate(chain(zip(repeat(True), larger), zip(repeat(False), read))):
             n = size(batch)
             with torch.set_grad_enabled(with_gradient):
@@ -119,9 +119,9 @@ class Pass:
         compares = share < 1 or may_go_on or (self.processes.several and count is not None)
         self.spread = Spread(tuple(loss.layout.data), share, compares=compares)
         self.contrast = Contrast(np.random.default_rng(self.seed)) if compares and self.keep else None
-        most = _most_merged(number, in_parts=compares)
         read = self._read(loader, number, "train")
-        for at, batch in enumerate(self._larger(read, lambda batch: loss.data_values(self.model, batch), most)):
+        larger = self._larger(read, lambda batch: loss.data_values(self.model, batch), number, in_parts=compares)
+        for at, batch in enumerate(larger):
             n = size(batch)
             self.sums.counts["train"] += n
             self._terms(loss, plain, batch, n, (at, 0))
@@ -165,8 +165,14 @@ class Pass:
         by_batch = any(norm.training or norm.running_mean is None for norm in norms)
         return self.merge and self.processes.may_merge and not by_batch
 
-    def _larger(self, read: Iterator[Batch], trial: Callable[[Batch], object], most: int) -> Iterator[Batch]:
-        """Merge batches, at most `most`, as far as memory allows; trials on the first batch measure what they need."""
+    def _larger(
+        self, read: Iterator[Batch], trial: Callable[[Batch], object], number: int | None, *, in_parts: bool
+    ) -> Iterator[Batch]:
+        """Merge batches as far as memory allows; trials on the first batch measure what they need.
+
+        With `in_parts`, several parts of the `number` batches remain, to be compared.
+        """
+        most = min(TOGETHER, max(1, (number or 1) // PARTS) if in_parts else number or TOGETHER)
         if most == 1 or not self.may_merge:
             return read
         first = next(read, None)
@@ -184,30 +190,19 @@ class Pass:
         measure both. If the batch has fewer examples, cannot be cut, or the trials fail, the whole batch is tried, and
         everything that is saved counts as per example.
         """
-
-        def saved_on(part: Batch) -> int:
-            with saved_bytes(self.model) as saved:
-                trial(part)
-            return saved.bytes
-
         few, more = TRIALS
         if size(batch) >= more:
             with suppress(Exception):  # a term may need more examples than these
-                of_few = saved_on(rows_of(batch, slice(few)))
+                of_few = saved_bytes(self.model, trial, rows_of(batch, slice(few)))
                 if wanted * of_few <= few * ROOM:  # they fit, even if nothing of it is constant
                     return wanted
-                of_more = saved_on(rows_of(batch, slice(more)))
+                of_more = saved_bytes(self.model, trial, rows_of(batch, slice(more)))
                 per_example = max((of_more - of_few) / (more - few), 1)
                 return min(wanted, more + int((ROOM - of_more) / per_example))
         try:
-            return min(wanted, int(ROOM / max(saved_on(batch) / size(batch), 1)))
+            return min(wanted, int(ROOM / max(saved_bytes(self.model, trial, batch) / size(batch), 1)))
         except RuntimeError:  # hooks do not work in torch.func; any other error will be raised again
             return None
-
-
-def _most_merged(number: int | None, *, in_parts: bool) -> int:
-    """Return how many of so many batches may be merged, if several parts of them are to be compared or not."""
-    return min(TOGETHER, max(1, (number or 1) // PARTS) if in_parts else number or TOGETHER)
 
 
 def _number(value: Any) -> Tensor:

@@ -33,7 +33,7 @@ from tuneloss.torch.observing.messages import (
     upper,
 )
 from tuneloss.torch.observing.sampling_noise import Gradient, Spread
-from tuneloss.torch.wrappers import bare, is_sharded, reshard, trainable
+from tuneloss.torch.wrappers import bare, fsdp_modules, is_shard, reshard, trainable
 
 Batch = TypeVar("Batch")
 
@@ -246,7 +246,7 @@ def processes_of(model: nn.Module) -> Processes:
         )
     ddp = next((module for module in model.modules() if isinstance(module, DistributedDataParallel)), None)
     reshard(model)
-    sharded = is_sharded(model)
+    sharded = any(True for _ in fsdp_modules(model)) or any(is_shard(p) for p in model.parameters())
     if any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules()):
         raise InvalidInput(
             "An observation needs FSDP2, but a module is wrapped in FullyShardedDataParallel (FSDP1). "

@@ -119,8 +119,15 @@ def make_observation(sums: Sums, spread: Spread, loss: LinearLoss, params: Mappi
             raise _independent(name)
     sums.processes.sum_gradients([sums.gradients[name] for name in columns], list(sums.params.values()))
     numbers = sums.processes.sum_numbers(_numbers(sums, spread, loss, params, columns), list(columns.values()))
-    _check_numbers(numbers, columns)
     gram, noise, values, rest = numbers
+    for name, j in columns.items():
+        _check_finite(name, float(values[j]))
+    _check_finite(METRIC, float(rest[0]))
+    if bad := [name for name, j in columns.items() if not math.isfinite(gram[j, j])]:
+        raise NotFinite(
+            f"Gradients must be finite; those of {bad} are not, though their values are. Look for a square root "
+            "or a division at 0 in them."
+        )
     if noise.any() and bool(gram.isfinite().all()):  # otherwise `Observation` says what is wrong
         gram = nearest_gram(gram - noise, gram.diagonal().sqrt())
     metric, n_train, n_validation, n_gradient, n_metric = rest.tolist()
@@ -155,18 +162,6 @@ def _numbers(
         values[j] = sums.values[name]
     counts = [float(sums.counts[what]) for what in ("train", "validation", ERROR, METRIC)]
     return Numbers(gram, noise, values, torch.tensor([sums.values.get(METRIC, 0.0), *counts], dtype=torch.float64))
-
-
-def _check_numbers(numbers: Numbers, columns: Mapping[str, int]) -> None:
-    """Raise unless the sums over processes are finite."""
-    for name, j in columns.items():
-        _check_finite(name, float(numbers.values[j]))
-    _check_finite(METRIC, float(numbers.rest[0]))
-    if bad := [name for name, j in columns.items() if not math.isfinite(numbers.gram[j, j])]:
-        raise NotFinite(
-            f"Gradients must be finite; those of {bad} are not, though their values are. Look for a square root "
-            "or a division at 0 in them."
-        )
 
 
 def _check_finite(name: str, number: float) -> None:

@@ -52,13 +52,8 @@ def blocks(name: str, p: Tensor) -> Iterator[Block]:
     flat = local(p).reshape(-1)
     for start in range(0, flat.numel(), BLOCK):
         part = slice(start, start + BLOCK)
-        entries = _with_float64(flat[part])
+        entries = flat[part].cpu() if flat.device.type == "mps" else flat[part]  # mps has no float64
         yield Block(name, part, entries, entries.double())
-
-
-def _with_float64(x: Tensor) -> Tensor:
-    """Return a tensor on a device that has float64: on the CPU instead of mps."""
-    return x.cpu() if x.device.type == "mps" else x
 
 
 @dataclass(eq=False)
@@ -139,24 +134,25 @@ class HingeColumns(Columns):
         self.knots = knots
         self.grids: dict[torch.device, Grid] = {}
         self.grid, self.bins = Grid(knots), torch.empty(0, dtype=torch.long)  # of the last block
-        self.last_counts = np.zeros(self.grid.size)  # of the last block too
-        self.counts, self.sums, self.mass = np.zeros((3, self.grid.size))  # mass: counts of entries in the gram
+        self.n_bins = 2 * len(knots) + 1
+        self.last_counts = np.zeros(self.n_bins)  # of the last block too
+        self.counts, self.sums, self.mass = np.zeros((3, self.n_bins))  # mass: counts of entries in the gram
         self.products: dict[int, Array] = {}  # by column: its sums per bin
 
     def see(self, block: Block) -> None:
         device = block.entries.device
         self.grid = self.grids.setdefault(device, Grid(self.knots.to(device)))
         self.bins = self.grid.bins_of(block.entries)
-        self.last_counts = torch.bincount(self.bins, minlength=self.grid.size).double().cpu().numpy()
+        self.last_counts = torch.bincount(self.bins, minlength=self.n_bins).double().cpu().numpy()
         self.counts += self.last_counts
-        self.sums += bin_sums(self.bins, block.numbers.unsqueeze(0), self.grid.size)[:, 0].cpu().numpy()
+        self.sums += bin_sums(self.bins, block.numbers.unsqueeze(0), self.n_bins)[:, 0].cpu().numpy()
 
     def rows(self, block: Block) -> Tensor:
         return torch.as_tensor(hinge_matrix(len(self.knots))).to(block.numbers)[:, self.bins]
 
     def gather(self, columns: Sequence[int], rows: Tensor) -> None:
         self.mass += self.last_counts
-        for j, sums in zip(columns, bin_sums(self.bins, rows, self.grid.size).T.cpu().numpy(), strict=True):
+        for j, sums in zip(columns, bin_sums(self.bins, rows, self.n_bins).T.cpu().numpy(), strict=True):
             self.products[j] = self.products.get(j, 0.0) + sums
 
     def add_to(self, gram: Tensor, values: Tensor) -> None:
@@ -202,27 +198,23 @@ def gram_and_values(
     inside = set(params if inside is None else inside)
     for name, p in params.items():
         of_penalties = [c for c in columns if name in c.members]
+        gathering = [c for c in of_penalties if c.gathers][:1]  # one penalty may gather sums per bin
+        as_rows = [c for c in of_penalties if c not in gathering]
         of_data = {j: gradient[name].reshape(-1) for j, gradient in gradients.items() if name in gradient}
+        with_rows = [*of_data, *(j for c in as_rows for j in c.positions)]
         for block in blocks(name, p):
             for c in of_penalties:
                 c.see(block)
             if name in inside:
-                _add_products(gram, block, of_data, of_penalties)
+                none = block.numbers.new_zeros(0, len(block.numbers))
+                data_rows = [g[block.part].to(block.numbers.device).double().unsqueeze(0) for g in of_data.values()]
+                rows = torch.cat([*data_rows, *(c.rows(block) for c in as_rows), none])
+                add_block(gram, with_rows, with_rows, (rows @ rows.T).cpu())
+                for c in gathering:
+                    c.gather(with_rows, rows)
     for c in columns:
         c.add_to(gram, values)
     return gram, values
-
-
-def _add_products(gram: Tensor, block: Block, of_data: Mapping[int, Tensor], of_penalties: Sequence[Columns]) -> None:
-    """Add the products of all columns over a block. One penalty may gather sums per bin; the others are rows."""
-    gathering = [c for c in of_penalties if c.gathers][:1]
-    as_rows = [c for c in of_penalties if c not in gathering]
-    columns = [*of_data, *(j for c in as_rows for j in c.positions)]
-    data_rows = [_with_float64(gradient[block.part]).double().unsqueeze(0) for gradient in of_data.values()]
-    rows = torch.cat([*data_rows, *(c.rows(block) for c in as_rows), block.numbers.new_zeros(0, len(block.numbers))])
-    add_block(gram, columns, columns, (rows @ rows.T).cpu())
-    for c in gathering:
-        c.gather(columns, rows)
 
 
 def add_block(gram: Tensor, rows: Sequence[int], columns: Sequence[int], block: Tensor) -> None:

@@ -188,26 +188,27 @@ class Source:
         ``(model, batch) -> scalar``, or ``-> {name: scalar}``.
     name : str, optional
         The name of its only term. Without it, the names are known after the first call.
+
+    Attributes
+    ----------
+    names : tuple of str or None
+        The names of its terms; None if they are not known yet.
+    known_name : str or None
+        The name of its only term, if that is known before the first call.
+    is_random : bool
+        Whether it draws random numbers, so that an observation may average several draws.
     """
 
     def __init__(self, term: Term, name: str | None) -> None:
         self.term, self._fixed_name = term, name
         self.names: tuple[str, ...] | None = None if name is None else (name,)
-
-    @property
-    def is_random(self) -> bool:
-        """Whether it draws random numbers, so that an observation may average several draws."""
-        return bool(getattr(self.term, "random", False))
+        self.known_name: str | None = name or getattr(term, "name", None) or getattr(term, "__name__", None)
+        self.is_random = bool(getattr(term, "random", False))
 
     @property
     def regularizes(self) -> bool:
         """Whether it is one of the regularizers of this file, rather than a task."""
         return isinstance(self.term, UniformLabels | Dropout | Augmented)
-
-    @property
-    def known_name(self) -> str | None:
-        """The name of its only term, if that is known before the first call."""
-        return self._fixed_name or getattr(self.term, "name", None) or getattr(self.term, "__name__", None)
 
     def forget(self) -> None:
         """Forget the names that were learned from its first call."""

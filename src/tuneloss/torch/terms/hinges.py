@@ -25,11 +25,6 @@ class Grid:
 
     knots: Tensor
 
-    @property
-    def size(self) -> int:
-        """The number of bins, 2p + 1."""
-        return 2 * len(self.knots) + 1
-
     @cached_property
     def positions(self) -> Array:
         """The knots in NumPy."""
