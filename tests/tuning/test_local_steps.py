@@ -1,12 +1,18 @@
 """Steps from the best run: they depend on the runs alone, do not depend on units, and lead downhill."""
 
+import itertools
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from benchmarks.far_starts.problems import FAMILIES
 from tuneloss import Box, Observation
+from tuneloss.tuning import local_steps
 from tuneloss.tuning.coordinates import Coordinates
-from tuneloss.tuning.local_steps import FIRST_SIZE, LocalSteps
+from tuneloss.tuning.ledger import Ledger
+from tuneloss.tuning.local_steps import FIRST_RADIUS, FIRST_SIZE, LARGEST_RADIUS, LEAST_RADIUS, LEAST_SIZE, LocalSteps
 from tuneloss.tuning.run import Run
 
 BOX = Box.from_dict({"a": (1e-4, 1e4), "b": (0.0, 1.0), "fit": 1.0})
@@ -62,6 +68,124 @@ def test_it_goes_on_where_the_error_still_falls_on_the_same_way():
     assert steps_after((1.0, 0.1, first), (10.0, 0.1, model(4.0, -1.0, 0.0))).goes_on
     assert not steps_after((1.0, 0.1, first), (10.0, 0.1, model(4.0, 1.0, 0.0))).goes_on
     assert not steps_after((1.0, 0.1, first), (1e4, 0.1, model(4.0, -1.0, 0.0))).goes_on
+
+
+@pytest.mark.parametrize(("slope_b", "goes_on"), [(-1000.0, False), (-3.0, True), (-0.5, True)])
+def test_it_goes_on_within_an_angle(slope_b, goes_on):
+    """The last gain moved weight a alone; the error falls with both, the more with b the larger its slope."""
+    box = Box.from_dict({"a": (1e-4, 1e4), "b": (1e-4, 1e4), "fit": 1.0})
+    steps = LocalSteps(box)
+    told = runs((1.0, 1.0, model(5.0, -1.0, 0.0)), (10.0, 1.0, model(4.0, -0.001, 0.001 * slope_b)))
+    steps.follow(told)
+    assert steps.goes_on is goes_on
+
+
+def test_it_does_not_go_on_at_the_lower_bound():
+    """The slope is positive: less would be better, but there is no less."""
+    assert not steps_after((1.0, 0.1, model(5.0, 1.0, 0.0)), (1e-4, 0.1, model(4.0, 1.0, 0.0))).goes_on
+
+
+def test_the_length_of_a_step_has_a_lower_limit_and_belongs_to_its_weight():
+    """After tiny moves without a gain, the step is the least one. A weight that did not move keeps its step."""
+    first = model(5.0, -1.0, -1.0)
+    told = [(1.0, 0.1, first), *((1.0 + 1e-6 / 2**i, 0.1, model(6.0, -1.0, 0.0)) for i in range(3))]
+    assert np.log(steps_after(*told).by_signs()[0]) == pytest.approx(LEAST_SIZE)
+    moved = steps_after((1.0, 0.1, first), (10.0, 0.1, model(6.0, -1.0, -1.0)))
+    assert moved.by_signs()[1] == steps_after((1.0, 0.1, first)).by_signs()[1]
+
+
+def reach(*told: tuple[float, float, Observation]) -> float:
+    """How far from the best run the steps by the model can go: half the width of the region, by many draws."""
+    steps, best = steps_after(*told), min(told, key=lambda run: run[2].error)[0]
+    points = [steps.by_model(np.random.default_rng(seed))[0] for seed in range(12)]
+    return float(np.abs(np.log(np.array(points) / best)).max())
+
+
+def test_the_region_grows_with_long_gains_and_shrinks_without_gains():
+    """Also for negative errors; a gain of a thousandth of the error is none."""
+    first, box = model(5.0, -1.0, 0.0), Box.from_dict({"a": (1e-9, 1e9), "b": (0.0, 1.0), "fit": 1.0})
+
+    def radius(*told: tuple[float, float, Observation]) -> float:
+        steps = LocalSteps(box)
+        steps.follow(runs(*told))
+        return steps._radius
+
+    assert radius((1.0, 0.1, first), (1e3, 0.1, model(4.0, -1.0, 0.0))) == LARGEST_RADIUS
+    assert radius((1.0, 0.1, first), (2.0, 0.1, model(4.0, -1.0, 0.0))) == FIRST_RADIUS
+    assert radius((1.0, 0.1, first), (1e3, 0.1, model(4.9999, -1.0, 0.0))) < FIRST_RADIUS
+    assert radius((1.0, 0.1, model(-5.0, -1.0, 0.0)), (1e3, 0.1, model(-5.001, -1.0, 0.0))) < FIRST_RADIUS
+    assert radius((1.0, 0.1, first), *[(1e3, 0.1, model(6.0, -1.0, 0.0))] * 20) == LEAST_RADIUS
+
+
+def test_steps_by_the_model_stay_in_the_region():
+    told = [(1.0, 0.1, model(5.0, -1.0, 0.0)), *[(30.0, 0.2, model(6.0, -1.0, 0.0))] * 12]
+    assert 0 < reach(*told) <= LEAST_RADIUS + 1e-9
+
+
+def test_of_equal_metrics_the_best_run_is_that_of_the_ledger():
+    """The lower error decides, then the later run: steps begin there."""
+    told = runs((1.0, 0.1, model(5.0, -1.0, 0.0)), (10.0, 0.1, model(4.0, 1.0, 0.0)), (3.0, 0.1, model(4.5, 1.0, 0.0)))
+    told = [Run(run.run, run.weights, replace(run.observation, metric=0.25)) for run in told]
+    steps = LocalSteps(BOX)
+    steps.follow(told)
+    assert Ledger(BOX, told).best is told[1]
+    assert steps.by_signs()[0] < 10.0  # from the second run, whose slope is positive
+    assert steps.beyond(np.array([10.0, 0.1, 1.0])).tolist() == [10.0, 0.1, 1.0]
+
+
+def test_an_extension_is_measured_from_the_last_gain():
+    """The third run gained too, in another direction: the way that counts is from the second to the third."""
+    gains = [(1.0, 0.1, model(5.0, -1.0, 0.0)), (10.0, 0.1, model(4.0, -1.0, 0.0)), (10.0, 0.4, model(3.0, 0.0, -1.0))]
+    steps = steps_after(*gains)
+    assert steps.beyond(np.array([20.0, 0.4, 1.0])).tolist() == [20.0, 0.4, 1.0]  # across the last way
+    assert steps.beyond(np.array([10.0, 0.5, 1.0]))[1] > 0.5
+
+
+def test_an_interrupt_at_any_line_changes_no_later_step():
+    """Ctrl-C may come at each line of `follow`: the next call takes in the runs as if nothing had happened."""
+    told = runs(
+        (1.0, 0.1, model(5.0, -1.0, 1.0)), (30.0, 0.0, model(4.0, -1.0, -1.0)), (200.0, 0.3, model(6.0, 1.0, 1.0))
+    )
+    right = LocalSteps(BOX)
+    right.follow(told)
+    for line in itertools.count():
+        steps, seen = LocalSteps(BOX), itertools.count()
+
+        def interrupt(frame, event, argument, at=line, count=seen):
+            if frame.f_code.co_filename == local_steps.__file__ and event == "line" and next(count) == at:
+                raise KeyboardInterrupt
+            return interrupt
+
+        sys.settrace(interrupt)
+        try:
+            steps.follow(told)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        interrupted = next(seen) > line
+        steps.follow(told)
+        assert steps.by_signs().tolist() == right.by_signs().tolist()
+        assert (steps._radius, len(steps._points)) == (right._radius, 3)
+        if not interrupted:
+            break
+    assert line > 20
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [1e-150, 1e100, 1e150])
+@pytest.mark.parametrize("bounds", [(1e-4, 1e12), (0.0, None), (1.0, 1.0 + 4e-16), (1e6, 1e6 + 1e-9)])
+def test_extreme_numbers_give_steps_in_the_box_without_warnings(size, bounds):
+    """Gradients near the limits of floats, features far from them, and ranges of a few roundings."""
+    box = Box.from_dict({"a": bounds, "b": (1e-4, 1e12), "fit": 1.0})
+    jacobian = size * np.array([[1.0, 1.0, 1e-5], [0.0, 0.0, 1e-5]])  # two equal terms, and one far smaller
+    steps = LocalSteps(box)
+    start = {"a": min(1e10, box.upper[0]), "b": 1e10, "fit": 1.0}
+    for features in ([1.0, 1.0, 1.0], [1e-170, 1.0, 1e-170], [0.0, 0.0, 0.0]):
+        steps.follow([])
+        steps.follow([Run(0, start, Observation.from_gradients(2.0, features, [size, size], jacobian))])
+        assert np.isfinite(steps.by_signs()).all()
+        box.as_array(steps.by_signs())
 
 
 def test_steps_depend_on_the_runs_alone():

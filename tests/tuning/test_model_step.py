@@ -46,3 +46,10 @@ def test_equal_scores_are_no_problem():
     assert np.isfinite(standardised(np.array([1.0, 1.0, 1.0, 3.0]))).all()
     points = np.arange(8.0).reshape(4, 2)
     assert np.isfinite(model_step(points, np.full(4, 2.0), LOW, HIGH, np.random.default_rng(0))).all()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("scores", [[0.0, 1e-320, 1e-320, 1.0, 1.0, 1e-320], [1e-200, 0.0, 0.0, 1e150, 1e150, 1e150]])
+def test_errors_of_very_different_sizes_are_no_problem(scores):
+    """Their ratio may overflow."""
+    assert np.isfinite(standardised(np.array(scores))).all()

@@ -10,6 +10,8 @@ from tests.core.problems import ridge
 from tuneloss import Box, LossTuner, Observation, learn_loss
 from tuneloss.core.learn import Learner
 from tuneloss.errors import InvalidInput, SolverError
+from tuneloss.tuning.local_steps import LocalSteps
+from tuneloss.tuning.proposals import Proposer
 from tuneloss.tuning.run import Run
 
 BOX = Box.from_dict({"l2": (0.01, 1000.0), "fit": 1.0})
@@ -146,16 +148,62 @@ def test_the_turns_are_those_that_the_docstring_says():
     assert forms["wide"] == [None, "calibrated", "calibrated", None, *cycle]
 
 
-def test_with_many_weights_the_model_has_no_turn():
-    """Eleven free weights: after the opening come local, signs and other."""
-    box = Box.from_dict({f"l2_{j}": (0.1, 10.0) for j in range(11)} | {"fit": 1.0})
+def asked_turns(monkeypatch) -> list[str]:
+    """A list that fills with the turns that a tuner takes."""
+    turns, ask = [], Proposer._turn
+
+    def note(self, ledger, n_turns):
+        turns.append(ask(self, ledger, n_turns))
+        return turns[-1]
+
+    monkeypatch.setattr(Proposer, "_turn", note)
+    return turns
+
+
+@pytest.mark.parametrize(
+    ("n_weights", "cycle"), [(10, ["model", "signs", "local", "other"]), (11, ["local", "signs", "other", "local"])]
+)
+def test_the_cycle_after_the_opening(monkeypatch, n_weights, cycle):
+    """With more than ten free weights, without the model."""
+    turns = asked_turns(monkeypatch)
+    box = Box.from_dict({f"l2_{j}": (0.1, 10.0) for j in range(n_weights)} | {"fit": 1.0})
     rng = np.random.default_rng(0)
-    jacobian, gradient = rng.normal(size=(30, 12)), rng.normal(size=30)
+    jacobian, gradient = rng.normal(size=(30, n_weights + 1)), rng.normal(size=30)
     tuner = LossTuner(box)
-    for run in range(8):
-        weights = tuner.ask()
-        tuner.tell(weights, Observation.from_gradients(5.0 + run, rng.uniform(1, 2, 12), gradient, jacobian))
-    assert [run.form for run in tuner.history[5:]] == ["calibrated", None, "paper"]
+    for run in range(9):
+        features = rng.uniform(1, 2, n_weights + 1)
+        tuner.tell(tuner.ask(), Observation.from_gradients(5.0 + run, features, gradient, jacobian))
+    assert turns[4:] == cycle
+
+
+@pytest.mark.parametrize(("low", "second"), [(0.1, "signs"), (1e-4, "leader")])
+def test_in_a_narrow_box_signs_take_over_where_the_error_still_falls(monkeypatch, low, second):
+    """In a wide box the opening stays as it is."""
+    turns = asked_turns(monkeypatch)
+    tuner = LossTuner(Box.from_dict({"a": (low, 1 / low), "fit": 1.0}))
+    for a, error in ((1.0, 5.0), (2.0, 4.0)):
+        model = Observation.from_gradients(error, [1.0, 1.0], [1.0, 1.0], np.eye(2))
+        tuner.tell({"a": a, "fit": 1.0}, model)
+    tuner.ask()
+    assert turns == [second]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_local_turn_learns_from_the_best_run_alone_and_goes_beyond(monkeypatch, form):
+    """If the paper's form proposed the best run, it learns in that form, from all runs."""
+    box = Box.from_dict({"l2": (0.1, 1000.0), "fit": 1.0})
+    tuner = LossTuner(box)
+    for l2 in (0.5, 1.0, 2.0):
+        tuner.tell(point(l2), TRAIN(point(l2)), form=form)
+    seen = [run.observation for run in tuner.history]
+    steps = LocalSteps(box)
+    steps.follow(tuner.history)
+    monkeypatch.setattr(Proposer, "_turn", lambda self, ledger, n_turns: (self._steps.follow(ledger.runs), "local")[1])
+    if form == "paper":
+        assert tuner.ask() == learn_loss(seen, box, objective="paper").as_dict()
+    else:
+        target = learn_loss(seen, box, sample_weight=[0.0, 0.0, 1.0]).weights
+        assert tuner.ask() == box.as_dict(steps.beyond(target)) != box.as_dict(target)
 
 
 @pytest.mark.parametrize("decades", [2, 8])

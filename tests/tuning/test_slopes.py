@@ -1,6 +1,7 @@
 """Slopes of the error by the weights, from an observation alone: exact where the curvature is the same everywhere."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,3 +75,35 @@ def test_without_gradients_there_is_no_slope():
     """All gradients are 0; so are all slopes, and nothing is divided by 0."""
     model = Observation.from_gradients(2.0, [0.0, 1.0, 2.0, 0.0], np.zeros(3), np.zeros((3, 4)))
     assert (slopes(model, np.ones(4), PINNED) == 0).all()
+
+
+@pytest.mark.parametrize("weight", [1e3, 1e10, 1e17, 1e20])
+def test_signs_are_right_however_large_a_weight_is(weight):
+    """Where a penalty outweighs the data by far, nothing cancels."""
+    for seed in range(30):
+        center, goal = np.random.default_rng(seed).normal(size=(2, 6)) + 0.1
+        weights = weight * np.ones(3)
+        model = trained(center, 1.0, weights, goal)
+        masks = [g == GROUPS for g in range(3)]
+        right = [
+            np.sign(goal[mask] @ center[mask]) for mask in masks
+        ]  # params are about 0: is the goal towards center?
+        assert np.sign(slopes(model, np.append(weights, 1.0), PINNED)[:3]).tolist() == right
+
+
+def test_without_a_pinned_weight_slopes_are_minus_the_products():
+    """The Hessian is taken as the identity."""
+    model = Observation.from_gradients(1.0, [1.0, 1.0], [1.0, -1.0], np.eye(2))
+    assert slopes(model, np.ones(2), np.zeros(2, dtype=bool)).tolist() == [-1.0, 1.0]
+
+
+def test_the_sign_of_a_pinned_term_does_not_matter():
+    """A term and its weight may both be negative; a negative free weight adds no curvature."""
+    rng = np.random.default_rng(0)
+    jacobian, gradient, features = rng.normal(size=(9, 3)), rng.normal(size=9), rng.uniform(1, 2, 3)
+    pinned, sign = np.array([False, False, True]), np.array([1.0, 1.0, -1.0])
+    plain = slopes(Observation.from_gradients(1.0, features, gradient, jacobian), np.ones(3), pinned)
+    other = slopes(Observation.from_gradients(1.0, features * sign, gradient, jacobian * sign), sign, pinned)
+    np.testing.assert_allclose(other[:2], plain[:2], rtol=1e-9)
+    model = Observation.from_gradients(1.0, features, gradient, jacobian)
+    assert np.isfinite(slopes(model, np.array([-1.0, 1.0, 1.0]), pinned)).all()

@@ -67,11 +67,13 @@ class LossTuner:
 
     Notes
     -----
-    With ``objective="auto"``, the first four proposals after the start are learned. From then on, four ways to propose
-    take turns: a Gaussian process of the error near the best run, a step against the signs of the slopes of the error,
-    LearnLoss from the best run alone, and LearnLoss in the other form. Slopes are estimated from the gradients in an
-    observation. If the range of a weight spans more than four decades, steps by signs come first, since a learned step
-    is too short far from the optimum. Without gradients, and on a simplex, the two forms of LearnLoss take turns.
+    With ``objective="auto"``, the four runs after the first are learned; but while the error still falls in the
+    direction of the last gain, a step by signs goes farther. From then on, four ways to propose take turns: a Gaussian
+    process of the error near the best run, a step against the signs of the slopes of the error, LearnLoss from the best
+    run alone, and LearnLoss from all runs in the paper's form. Slopes are estimated from the gradients in an
+    observation. If the range of a weight spans more than four decades, a step by signs comes first, since a learned
+    step is too short far from the optimum. Start points and failed runs count as runs. Without gradients, and on a
+    simplex, the two forms of LearnLoss take turns.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Coordinates of a box in which a step means about the same everywhere: logarithms of weights."""
+"""Coordinates of a box: logarithms of weights, so that a step is a factor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from tuneloss.core.box import Box
 from tuneloss.tuning.sampling import ranges
 from tuneloss.types import Array
 
-FLOOR = 100.0  # a range that is not logarithmic is divided by this: smaller weights count as about 0
+FLOOR = 0.01  # fraction of a range that is not logarithmic: above it, coordinates are about logarithmic
+
+LARGEST = 690.0  # the largest coordinate whose exponential is a float
 
 
 class Coordinates:
@@ -39,7 +41,8 @@ class Coordinates:
     def __init__(self, box: Box) -> None:
         self._box, self._free, r = box, ~box.pinned, ranges(box)
         low, high = r.low[self._free], r.high[self._free]
-        self._shift = np.where(r.log[self._free], 0.0, low - (high - low) / FLOOR)
+        floor = np.maximum(FLOOR * (high - low), 4 * np.spacing(np.abs(low)))  # a range may be a few roundings wide
+        self._shift = np.where(r.log[self._free], 0.0, low - floor)
         self._least = low
         self.low, self.high = np.log(low - self._shift), np.log(high - self._shift)
         self.upper = np.where(np.isinf(box.upper[self._free]), np.inf, self.high)
@@ -51,7 +54,9 @@ class Coordinates:
     def to_weights(self, x: Array) -> Array:
         """Return the point (k,) of the box with the coordinates x (d,), moved into the box."""
         weights, lower = self._box.lower.copy(), self._box.lower[self._free]
-        weights[self._free] = np.where(x <= self.low, lower, np.exp(np.minimum(x, self.upper)) + self._shift)
+        weights[self._free] = np.where(
+            x <= self.low, lower, np.exp(np.minimum(x, np.minimum(self.upper, LARGEST))) + self._shift
+        )
         return np.clip(weights, self._box.lower, self._box.upper)
 
     def derivative(self, point: Array, by_weights: Array) -> Array:

@@ -97,7 +97,9 @@ class Ledger:
     def only_best(self) -> Array:
         """Return sample weights (m,) of the observations: 1 for that of the best run, 0 for all others."""
         best = None if self.best is None else self.best.observation
-        return np.array([float(observation is best) for observation in self.observations])
+        weights = np.zeros(len(self.observations))
+        weights[max(i for i, observation in enumerate(self.observations) if observation is best)] = 1.0
+        return weights
 
     def run_with(self, point: Array) -> Run | None:
         """Return the last run with these weights; None if there is none."""

@@ -9,21 +9,25 @@ import numpy as np
 
 from tuneloss.core.box import Box
 from tuneloss.core.observation import Observation
+from tuneloss.ranking import best_index
 from tuneloss.tuning.coordinates import Coordinates
 from tuneloss.tuning.run import Run
 from tuneloss.tuning.slopes import slopes
 from tuneloss.types import Array
 
-# All lengths are in log units of weights, except FIRST_SIZE.
+# Lengths, in natural logarithms of weights.
 WIDE = 4 * math.log(10)  # in a wider range, the first runs say little about the length of a step
-FIRST_SIZE = 0.3  # fraction of a range: the first step by signs
 LEAST_SIZE = 0.05  # the shortest step by signs
 ROUNDING = 1e-9  # a shorter move is none
-SAME_WAY = 0.2  # cosine of two directions above which one goes on in the other
-EXTENSION = (2.0, 4.0)  # least and largest factor by which a learned step that goes on in the same way is extended
-FIRST_RADIUS, RADII = 6.9, (0.35, 9.2)  # of the trust region around the best run: first; least and largest
+FIRST_RADIUS = 3 * math.log(10)  # of the trust region around the best run
+LEAST_RADIUS, LARGEST_RADIUS = 0.35, 4 * math.log(10)
+
+# Ratios.
+FIRST_SIZE = 0.3  # of a range: the first step by signs
+SAME_WAY = 0.2  # cosine of the last gain and the way downhill, above which a step by signs goes farther
+EXTENSION = (2.0, 4.0)  # least and largest factor of a learned step that is extended
 LARGER, SMALLER = 1.6, 0.6  # factors of the radius after a run that gained, and after one that did not
-LEAST_GAIN = 1e-3  # relative; a smaller gain in error is none
+LEAST_GAIN = 1e-3  # of the error; a smaller gain is none
 
 
 class LocalSteps:
@@ -40,13 +44,15 @@ class LocalSteps:
         self._start()
 
     def _start(self) -> None:
-        self._n_runs = 0
+        self._n_runs = -1  # while the state changes, so that an interrupt makes `follow` start again
         self._points: list[Array] = []  # coordinates of the runs with an observation
         self._scores: list[float] = []
         self._best = self._before = -1  # the best run, and the best of the runs before it
-        self._slope = np.zeros(len(self._x.low))  # of the best run: the derivative of its error by the coordinates
+        self._best_model: Observation | None = None
+        self._slope = np.zeros(len(self._x.low))  # of the best run: the direction in which its error rises
         self._sizes = FIRST_SIZE * (self._x.high - self._x.low)  # of the next step by signs
         self._radius = FIRST_RADIUS
+        self._n_runs = 0
 
     @property
     def is_wide(self) -> bool:
@@ -70,9 +76,10 @@ class LocalSteps:
 
     def follow(self, runs: Sequence[Run]) -> None:
         """Take in the runs that are new; `runs` are all runs so far."""
-        if len(runs) < self._n_runs:
+        if not 0 <= self._n_runs <= len(runs):
             self._start()
-        for run in runs[self._n_runs :]:
+        new, self._n_runs = runs[self._n_runs :], -1
+        for run in new:
             if run.weights is not None and run.observation is not None:
                 self._add(np.array([run.weights[name] for name in self._box.names]), run.observation)
         self._n_runs = len(runs)
@@ -84,7 +91,7 @@ class LocalSteps:
         half of the last move.
         """
         point, score = self._x.of(weights), model.score
-        gains = self._best < 0 or score < self._scores[self._best]
+        gains = self._best_model is None or best_index([self._best_model, model]) == 1  # as for `Ledger.best`
         slope = self._slope_of(model, weights) if gains else self._slope
         if self._best >= 0:
             move = point - self._points[self._best]
@@ -98,19 +105,25 @@ class LocalSteps:
         self._points.append(point)
         self._scores.append(score)
         if gains:
-            self._best, self._before, self._slope = len(self._scores) - 1, self._best, slope
+            self._best, self._before = len(self._scores) - 1, self._best
+            self._best_model, self._slope = model, slope
 
     def _slope_of(self, model: Observation, weights: Array) -> Array:
-        """Return the derivative (d,) of the error by the coordinates; 0 if the model has no gradients."""
+        """Return the direction (d,) of the derivative of the error by the coordinates; 0 without gradients.
+
+        Its largest entry is 1, so that no square of it overflows.
+        """
         by_weights = np.zeros(len(weights)) if model.gram is None else slopes(model, weights, self._box.pinned)
-        return self._x.derivative(weights, by_weights)
+        with np.errstate(over="ignore"):
+            slope = np.nan_to_num(self._x.derivative(weights, by_weights))
+        return np.asarray(slope / (np.abs(slope).max() or 1.0))
 
     def _resize_region(self, score: float, length: float) -> None:
         best = self._scores[self._best]
         if score >= best - LEAST_GAIN * abs(best):
-            self._radius = max(self._radius * SMALLER, RADII[0])
+            self._radius = max(self._radius * SMALLER, LEAST_RADIUS)
         elif length > self._radius / 2:
-            self._radius = min(self._radius * LARGER, RADII[1])
+            self._radius = min(self._radius * LARGER, LARGEST_RADIUS)
 
     def by_signs(self) -> Array:
         """Return the best run, moved in each coordinate against the sign of its slope."""

@@ -15,6 +15,8 @@ ANYWHERE, NEAR, PARTLY = (
     150,
 )  # candidates: anywhere in the region, near the best run, best in some coordinates
 REFINED = 2  # candidates of greatest expected improvement that are refined
+NEAR_SPREAD = 0.15  # standard deviation of candidates near the best run, as a fraction of the region
+LARGEST_EXCESS = 1e300  # in units of the median; anything larger counts as this
 NOISY = 1e-2  # noise variance, of standardised values, above which the best value is taken from the process
 
 
@@ -48,14 +50,15 @@ def standardised(scores: Array) -> Array:
     """
     excess = scores - scores.min()
     unit = float(np.median(excess)) or float(excess.max()) or 1.0
-    values = np.log1p(2 * excess / unit)
+    with np.errstate(over="ignore"):
+        values = np.log1p(np.minimum(2 * excess / unit, LARGEST_EXCESS))
     return np.asarray((values - values.mean()) / (values.std() or 1.0))
 
 
 def _candidates(best: Array, low: Array, high: Array, rng: np.random.Generator) -> Array:
     d = len(best)
     anywhere = rng.uniform(low, high, (ANYWHERE, d))
-    near = np.clip(best + 0.15 * (high - low) * rng.standard_normal((NEAR, d)), low, high)
+    near = np.clip(best + NEAR_SPREAD * (high - low) * rng.standard_normal((NEAR, d)), low, high)
     partly = np.where(rng.random((PARTLY, d)) < 0.5, anywhere[:PARTLY], best)
     return np.vstack([anywhere, near, partly])
 

@@ -60,16 +60,17 @@ class Proposer:
     other form   LearnLoss from all observations, in the other form
     local        LearnLoss from the best run alone, in the calibrated form; a step that goes on in the same
                  direction is extended. If the paper's form proposed the best run: that form, from all
-    other        the one of these two that "local" would not propose
+    other        LearnLoss from all observations, in the paper's form. If the paper's form proposed the best
+                 run: LearnLoss from the best run alone, as for "local"
     signs        a step from the best run against the signs of its estimated slopes
     model        expected improvement of a Gaussian process near the best run
     ============ ==========================================================================================
 
-    Four turns are the opening. In narrow ranges it belongs to LearnLoss; but if the error still falls in the direction
-    that led to the best run, a step by signs goes farther. If a range spans more than four decades, learned steps are
-    too short, so a step by signs comes first. Then the last four turns of the table repeat; with more than ten free
-    weights, the model is left out. Without gradients, and on a simplex, there are no slopes, and the two forms of
-    LearnLoss take turns.
+    The first four turns are the opening; start points and failed runs count. In narrow ranges it belongs to LearnLoss;
+    but if the error still falls in the direction that led to the best run, a step by signs goes farther. If a range
+    spans more than four decades, learned steps are too short, so a step by signs comes first. Then the last four turns
+    of the table repeat; with more than ten free weights, the model is left out. Without gradients, and on a simplex,
+    there are no slopes, and the two forms of LearnLoss take turns.
     """
 
     def __init__(
@@ -133,7 +134,7 @@ class Proposer:
         return Proposal(steps.beyond(proposal.point), proposal.form)
 
     def _turn(self, ledger: Ledger, n_turns: int) -> str:
-        """Return whose turn it is."""
+        """Take in the new runs, and return whose turn it is."""
         if self._steps is not None:
             self._steps.follow(ledger.runs)
         if self._steps is None or not self._steps.has_slope:
@@ -142,7 +143,7 @@ class Proposer:
         if n_turns >= len(opening):
             cycle = CYCLE_OF_MANY if (~self.box.pinned).sum() > MANY else CYCLE
             return cycle[(n_turns - len(opening)) % len(cycle)]
-        return "signs" if self._steps.goes_on and not self._steps.is_wide else opening[max(n_turns, 0)]
+        return "signs" if self._steps.goes_on and not self._steps.is_wide else opening[n_turns]
 
     def _learn(self, ledger: Ledger, form: Objective, sample_weight: Array | None) -> Proposal:
         """Learn from all observations, which count as `sample_weight` says."""

@@ -34,19 +34,28 @@ def slopes(observation: Observation, weights: Array, pinned: NDArray[np.bool_]) 
     Returns
     -------
     (k,) array
-        0 everywhere if the gradients are 0.
+        The derivatives, 0 where there is no finite estimate. If the curvature of the pinned terms is unknown, the
+        Hessian is taken as the identity.
     """
     gram = observation.gram
     assert gram is not None  # callers ask for models with gradients only
     squares, products = np.diag(gram)[:-1], gram[:-1, -1]
     values = np.abs(observation.features)
     known = (squares > 0) & (values > 0)
-    curvature = np.where(known, squares / (2 * np.where(known, values, 1.0)), 0.0)
-    base = float(np.abs(weights[pinned]) @ curvature[pinned])
-    if not base > 0:
-        return -products
-    curved = np.flatnonzero(~pinned & (weights > 0) & (curvature > 0))
-    roots = np.sqrt(weights[curved] * curvature[curved] / squares[curved])  # H = base I + sum (root J)(root J)'
-    inner = base * np.eye(len(curved)) + roots[:, None] * gram[np.ix_(curved, curved)] * roots
-    solved = roots * np.linalg.solve(inner, roots * products[curved])
-    return np.asarray(np.nan_to_num(-(products - gram[:-1, curved] @ solved) / base, nan=0.0))
+    with np.errstate(all="ignore"):  # an estimate beyond the range of floats is none
+        curvature = np.where(known, squares / (2 * np.where(known, values, 1.0)), 0.0)
+        base = float(np.abs(weights[pinned]) @ curvature[pinned])
+        if not base > 0:
+            return -products
+        curved = np.flatnonzero(~pinned & (weights > 0) & (curvature > 0))
+        roots = np.sqrt(weights[curved]) * np.sqrt(curvature[curved] / squares[curved])
+        inner = roots[:, None] * gram[np.ix_(curved, curved)] * roots  # R'R, where H = base I + R R'
+        try:
+            sizes, vectors = np.linalg.eigh(inner)
+        except np.linalg.LinAlgError:  # not finite
+            return np.zeros_like(products)
+        # R' H^-1 = (base I + R'R)^-1 R': for these terms, nothing cancels.
+        solved = vectors @ (vectors.T @ (roots * products[curved]) / (base + np.maximum(sizes, 0.0)))
+        by_weights = -(products - gram[:-1, curved] @ (roots * solved)) / base
+        by_weights[curved] = -solved / roots
+    return np.where(np.isfinite(by_weights), by_weights, 0.0)
