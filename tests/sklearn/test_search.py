@@ -4,7 +4,7 @@ import inspect
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
@@ -190,6 +190,7 @@ def test_a_search_is_deterministic():
 
 
 @given(st.lists(st.floats(0, 1), min_size=6, max_size=6))
+@example([0.0, 1.0, 0.0, 2.2250738585072014e-308, 0.0, 0.0])  # a step that is too short to have a length
 def test_a_step_is_extended_only_in_the_direction_of_the_last_one_and_within_the_box(numbers):
     box = Box.from_dict({"l1": (0.0, 1.0), "l2": (0.0, 2.0), "logloss": 1.0})
     before, here, target = (np.append(part, 1.0) for part in np.array(numbers).reshape(3, 2) * [1.0, 2.0])
@@ -197,7 +198,7 @@ def test_a_step_is_extended_only_in_the_direction_of_the_last_one_and_within_the
     weights = extend(target, best, old, box)
     box.as_array(dict(zip(box.names, weights, strict=True)))
     last, step = ((here - before) / [1, 2, 1], (target - here) / [1, 2, 1])
-    if last @ step <= 0:
+    if last @ step <= 0 or not np.linalg.norm(step):
         np.testing.assert_array_equal(weights, target)
     else:
         reach = (weights - here) / [1, 2, 1]

@@ -173,9 +173,10 @@ def extend(target: Array, best: FoldFits, before: FoldFits, box: Box) -> Array:
     here = np.array([best.weights[name] for name in box.names])
     last = (here - np.array([before.weights[name] for name in box.names])) / width
     step = (target - here) / width
-    if last @ step <= 0:
+    length = float(np.linalg.norm(step))
+    if last @ step <= 0 or length == 0:  # a tiny step has no length in floating point
         return target
-    factor = min(MAX_EXTENSION, max(MIN_EXTENSION, 1 + float(np.linalg.norm(last) / np.linalg.norm(step))))
+    factor = min(MAX_EXTENSION, max(MIN_EXTENSION, 1 + float(np.linalg.norm(last)) / length))
     return np.asarray(np.clip(here + factor * step * width, box.lower, box.upper))
 
 
