@@ -19,7 +19,7 @@ import numpy as np
 from tuned_logistic import IMAGES, TABLES, load, shown
 
 from tuneloss.sklearn.fitting import fit
-from tuneloss.sklearn.search import only_l2, vertex
+from tuneloss.sklearn.paths import only_l2, vertex
 from tuneloss.sklearn.softmax import make_data, predicted
 
 AROUND = dict.fromkeys(TABLES, 0.6) | dict.fromkeys(IMAGES, 3.5)  # the middle of the nine weights

@@ -24,7 +24,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 from tuneloss.sklearn import TunedLogisticRegression
-from tuneloss.sklearn.search import is_l2_only
+from tuneloss.sklearn.paths import is_l2_only
 
 Array = NDArray[np.float64]
 Folds = list[tuple[Any, Any]]

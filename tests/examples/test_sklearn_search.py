@@ -5,7 +5,7 @@ from sklearn.datasets import load_iris
 from sklearn.model_selection import StratifiedKFold
 
 from tuneloss.sklearn import TunedLogisticRegression
-from tuneloss.sklearn.search import is_l2_only
+from tuneloss.sklearn.paths import is_l2_only
 
 
 def test_fits_with_l2_alone_lie_on_the_curve_of_another_solver(example):

@@ -3,12 +3,13 @@
 import cvxpy as cp
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from tests.sklearn.problems import NO_WEIGHTS, make_problem, some_params
 from tuneloss.errors import RunFailed
 from tuneloss.sklearn.fitting import fit
-from tuneloss.sklearn.softmax import make_data, mixed_targets, smooth_loss
+from tuneloss.sklearn.softmax import cross_entropy, make_data, mixed_targets, smooth_loss
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -58,6 +59,30 @@ def test_a_fit_does_not_depend_on_the_unit_of_an_input():
     assert other.converged
     assert abs(plain.n_iter - other.n_iter) <= 5
     np.testing.assert_allclose(np.ptp(other.params[:, 2] * 1e6), np.ptp(plain.params[:, 2]), rtol=1e-3)
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("share", [0.5, 0.1, 0.01])
+def test_l1_fits_are_optimal_also_with_more_inputs_than_examples(n_classes, share, is_sparse):
+    """KKT: the slope is -l1 * sign where a coefficient is not 0, and at most l1 where it is; from any start."""
+    data = make_problem(n_classes, n=40, d=90)
+    if is_sparse:
+        x = sparse.csr_matrix(np.where(np.abs(data.x) > 1, data.x, 0.0))
+        data = make_data(x, data.y, data.sample_weight, n_classes)
+    l1 = share * np.abs(cross_entropy(data, data.zeros(), data.targets())[1][:, :-1]).max()
+    weights = NO_WEIGHTS | {"l1": l1}
+    values = []
+    for start in (data.zeros(), some_params(data)):
+        found = fit(data, weights, start, tol=1e-7, max_iter=20000)
+        value, gradient = smooth_loss(data, weights, mixed_targets(data, weights), found.params)
+        w, slope = found.params[:, :-1], gradient[:, :-1]
+        assert (w == 0).any()
+        assert (w != 0).any()
+        assert (np.abs(slope) <= l1 * 1.001 + 1e-3).all()
+        np.testing.assert_allclose(slope[w != 0], -l1 * np.sign(w[w != 0]), rtol=1e-3, atol=1e-3)
+        values.append(value + l1 * np.abs(w).sum())
+    assert values[0] == pytest.approx(values[1], rel=1e-5)
 
 
 def test_a_start_at_the_minimum_needs_no_steps():

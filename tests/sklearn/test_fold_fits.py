@@ -5,7 +5,8 @@ import pytest
 
 from tests.sklearn.test_search import TERMS, each, fake_run, folds
 from tuneloss.sklearn.fold_fits import SearchOptions, best_of, observe_values
-from tuneloss.sklearn.search import only_l2, search
+from tuneloss.sklearn.paths import only_l2
+from tuneloss.sklearn.search import search
 
 
 def test_the_first_of_equal_runs_is_the_best():

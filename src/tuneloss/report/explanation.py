@@ -78,10 +78,10 @@ def _names(runs: Iterable[Run]) -> str:
 def _search_words(info: RunsInfo) -> list[str]:
     """Say how a search learned from the splits of its examples."""
     if not info.learned_weights:
-        return ["LearnLoss was not used, or found no solution. All runs have L2 as their only regularizer."]
+        return ["LearnLoss was not used, or found no solution. All runs have L2 or L1 as their only regularizer."]
     sentences = [
         f"LearnLoss learned from the gradients at the models of {_names(info.observed)}.",
-        "It used each split of the examples separately, and a box around the best run with L2 alone.",
+        "It used each split of the examples separately, and a box around the best run with L1 or L2 alone.",
         "Because it used gradients only, it predicts differences between errors but not their level.",
         *_fit_words(info),
     ]

@@ -7,7 +7,8 @@ softmax.py      softmax regression: the terms of its loss, their gradients, and 
 fitting.py      one fit: the params of least loss
 observe.py      an observation of one fit, for LearnLoss
 fold_fits.py    one run of the search: one fit per fold, and which of two runs is better
-search.py       strategy "runs": an L2 path, then learned weights
+paths.py        paths of L2 and L1 weights
+search.py       strategy "runs": the paths, then learned weights
 online.py       strategy "online": weights and a convex regularizer, learned in one run
 comparison.py   a comparison of three models on the same rows
 model_file.py   a fitted classifier as one file

@@ -93,10 +93,11 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
     best_run_ : int
         The position in `history_` of the run whose weights were chosen.
     learned_ : LearnedLoss or None
-        The last answer of LearnLoss: up to a constant, ``weights . features`` predicts ``scale * error``. Not set with
-        "online".
+        The last answer of LearnLoss: up to a constant, ``weights . features`` predicts ``scale * error``. The run after
+        it may go further in its direction. Not set with "online".
     box_ : Box
-        The ranges that LearnLoss could choose weights from, around the best fit with L2 alone. Not set with "online".
+        The ranges that LearnLoss could choose weights from, around the best fit with L1 or L2 alone. Not set with
+        "online".
     regularizer_ : tuple of two arrays
         The penalty that "online" learned, as the positions and values of points. It is linear between the points and
         beyond them. Set only with "online".
@@ -113,13 +114,15 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     Notes
     -----
-    The search starts with a short path of L2 weights, from strong to weak. From its last models LearnLoss learns the
-    weights of all terms: a quadratic program matches the gradients of the terms to that of the validation error. The
-    next run uses these weights and is learned from in turn. The search ends when a run is not clearly better than the
-    best one before.
+    The search starts with a short path of L2 weights, from strong to weak. A few fits on single folds show whether L1
+    alone is better; if so, a path of L1 weights follows. From the best models LearnLoss learns the weights of all
+    terms: a quadratic program matches the gradients of the terms to that of the validation error. The next run uses
+    these weights and is learned from in turn. The search ends when a run is not clearly better than the best one
+    before.
 
-    The weights of least validation log loss are chosen. If their gain over L2 alone is within one standard error, or
-    below 0.1%, L2 alone is used, because more of the gain is luck when more weights are learned.
+    The weights of least validation log loss are chosen. If their gain over one penalty alone is within one standard
+    error, or below 0.1%, that penalty alone is used, because more of the gain is luck when more weights are learned.
+    The penalty is L2, or L1 if that is better by half a standard error.
 
     The last fit is on all examples, which are more than in the search. The weights of L1 and L2 therefore grow with the
     square root of the number of examples. The other terms are sums over examples and grow by themselves.

@@ -13,7 +13,7 @@ from tuneloss.errors import InvalidInput, JournalError
 from tuneloss.files import draft_folder, write_whole
 from tuneloss.sklearn.comparison import MEASURES, TUNED, ModelComparison, TrainTestRows
 from tuneloss.sklearn.model_file import SavedModel, load_model
-from tuneloss.sklearn.search import is_l2_only
+from tuneloss.sklearn.paths import is_plain
 from tuneloss.tuning.journal import journal_bytes, read_lines, replace_journal
 from tuneloss.tuning.run import Header, LastLearned, Run
 
@@ -124,8 +124,10 @@ def _header(title: str, comparison: ModelComparison) -> Header:
     """Return the header of the journal."""
     tuned = comparison.tuned
     weights = tuned.history_[tuned.best_run_]["weights"]
-    growth = tuned.loss_weights_["l2"] / weights["l2"]
-    note = "L2 alone is used: no run with learned weights was clearly better. " if is_l2_only(weights) else ""
+    penalty = "l2" if weights["l2"] > 0 else "l1"
+    growth = tuned.loss_weights_[penalty] / weights[penalty]
+    alone = f"{penalty.upper()} alone is used: no run with learned weights was clearly better. "
+    note = alone if is_plain(weights) else ""
     note += f"The saved model was fitted to all training examples, with l1 and l2 {growth:.4g} times as large."
     learned = tuned.learned_
     search = LastLearned() if learned is None else LastLearned(learned.as_dict(), learned.scale, learned.note)

@@ -196,9 +196,14 @@ def best_of(runs: Sequence[FoldFits]) -> FoldFits:
     return min(runs, key=lambda run: run.error)
 
 
-def clearly_better(run: FoldFits, other: FoldFits) -> bool:
-    """Return whether the gain of `run` over `other` exceeds its standard error and MIN_GAIN."""
+def mean_gain(run: FoldFits, other: FoldFits) -> tuple[float, float]:
+    """Return the mean gain of `run` over `other` per validation example, and its standard error."""
     gain, weight = other.losses - run.losses, run.sample_weight
-    mean = np.average(gain, weights=weight)
-    standard_error = math.sqrt(float(weight @ (gain - mean) ** 2)) / weight.sum()
-    return bool(mean > max(standard_error, MIN_GAIN * other.error / weight.sum()))
+    mean = float(np.average(gain, weights=weight))
+    return mean, math.sqrt(float(weight @ (gain - mean) ** 2)) / float(weight.sum())
+
+
+def clearly_better(run: FoldFits, other: FoldFits, margin: float = 1.0) -> bool:
+    """Return whether the gain of `run` over `other` exceeds MIN_GAIN and `margin` standard errors."""
+    gain, standard_error = mean_gain(run, other)
+    return gain > max(margin * standard_error, MIN_GAIN * other.mean_error)

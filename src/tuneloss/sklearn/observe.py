@@ -26,7 +26,7 @@ from tuneloss.sklearn.softmax import NAMES, Data, Hessian, Inputs, Weights, cond
 from tuneloss.types import Array
 
 KRYLOV_STEPS = (
-    6  # products with H; a rough solution is enough, since the next fit shows whether the direction was right
+    4  # products with H; a rough solution is enough, since the next fit shows whether the direction was right
 )
 DEPENDENT = 1e-10  # relative size below which a new direction counts as a combination of the others
 SINGULAR = 1e-12  # relative eigenvalue of H below which a direction is left out

@@ -19,7 +19,8 @@ from tuneloss import Box, Observation
 from tuneloss.hinges import PiecewiseLinear, gram_with, hinge_names, inner_quantiles, values_at
 from tuneloss.sklearn.fitting import Fitted, fit
 from tuneloss.sklearn.fold_fits import Fold, FoldFits, ParallelMap, SearchOptions, add_dropout, best_of, fit_folds
-from tuneloss.sklearn.search import MIN_L2, first_l2, grow_penalties, only_l2
+from tuneloss.sklearn.paths import first_l2, only_l2
+from tuneloss.sklearn.search import MIN_L2, grow_penalties
 from tuneloss.sklearn.softmax import (
     NAMES,
     Data,

@@ -28,6 +28,7 @@ from tuneloss.types import Array
 
 NAMES = ("l1", "l2", "uniform", "dropout", "logloss")
 BLOCK = 2**21  # numbers per block of work: 16 MB
+PRODUCT_BLOCK = 2**16  # numbers per block of products with the Hessian: 0.5 MB, which a core's cache holds
 CONSTANT = 1e-24  # an input whose variance is below this share of its mean square is constant, up to rounding
 MIN_SPREAD = 1e-3  # lower bound of the variance p (1 - p) of a class, so that a rare one does not slow a fit down
 Inputs = Any  # (N, D): an array, or a sparse matrix in rows
@@ -85,6 +86,11 @@ class Data:
     def targets(self) -> Array:
         """Return the labels as rows of weighted probabilities (N, C)."""
         return weighted_targets(self.y, self.sample_weight, self.n_classes)
+
+    def only_inputs(self, used: NDArray[np.bool_]) -> Data:
+        """Return the same examples with only some of the inputs; `used` is (D,)."""
+        curvature = None if self.curvature is None else self.curvature[:, used]
+        return replace(self, x=self.x[:, used], mean=self.mean[used], second=self.second[used], curvature=curvature)
 
     def with_dropout(self, params: Array) -> Data:
         """Return the same data with a dropout term, whose probabilities are those of this model."""
@@ -164,9 +170,13 @@ def back(data: Data, residual: Array, x: Inputs | None = None) -> Array:
 
 def cross_entropy(data: Data, params: Array, targets: Array, x: Inputs | None = None) -> tuple[float, Array]:
     """Return ``-sum_i targets_i . log p_i`` of targets (N, C), and its gradient (F, D + 1)."""
-    log_p = predicted(data, params, x)
-    residual = targets.sum(axis=1, keepdims=True) * np.exp(log_p) - targets
-    return -float(np.vdot(targets, log_p)), back(data, residual[:, -data.n_rows :], x)
+    z = all_classes(logits(data, params, x))
+    z -= z.max(axis=1, keepdims=True)
+    p = np.exp(z)
+    sums, weight = p.sum(axis=1), targets.sum(axis=1)
+    p *= (weight / sums)[:, None]
+    p -= targets  # the gradient with respect to the logits
+    return float(weight @ np.log(sums)) - float(np.vdot(targets.T, z.T)), back(data, p[:, -data.n_rows :], x)
 
 
 def quadratic(data: Data, weights: Weights) -> Array:
@@ -239,21 +249,20 @@ class Hessian:
 
     def __init__(self, data: Data, weights: Weights, params: Array, free: NDArray[np.bool_]) -> None:
         self._data, self._free, self._quadratic = data, free, quadratic(data, weights)
-        self._p = np.exp(predicted(data, params)[:, -data.n_rows :])
-        self._level = (1 + weights["uniform"]) * data.sample_weight[:, None]
+        self._p = np.exp(predicted(data, params).T[-data.n_rows :])
+        self._level = (1 + weights["uniform"]) * data.sample_weight * self._p
 
     def __call__(self, directions: Array) -> Array:
         """Return the products (d, F, D + 1) with directions of that shape, block by block."""
-        most = max(1, BLOCK // max(1, self._p.size))
+        most = max(1, PRODUCT_BLOCK // max(1, self._p.size))
         return np.concatenate([self._products(directions[i : i + most]) for i in range(0, len(directions), most)])
 
     def _products(self, directions: Array) -> Array:
         data, free = self._data, self._free
         d, f, _ = directions.shape
         v = directions * free
-        z = logits(data, v.reshape(d * f, -1)).reshape(-1, d, f)
-        p = self._p[:, None, :]
-        residual = self._level[:, None] * p * (z - (p * z).sum(axis=2, keepdims=True))
-        products = back(data, residual.reshape(len(residual), d * f)).reshape(directions.shape)
+        z = logits(data, v.reshape(d * f, -1)).T.reshape(d, f, -1)
+        residual = self._level * (z - np.einsum("dfn,fn->dn", z, self._p)[:, None])
+        products = back(data, residual.reshape(d * f, -1).T).reshape(directions.shape)
         products[:, :, :-1] += self._quadratic * v[:, :, :-1]
         return np.asarray(products * free)
