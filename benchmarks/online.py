@@ -91,15 +91,16 @@ def epoch_with_tuner(quick: bool) -> None:
 
         return call
 
-    options = {"default": {}, "half": {"batches": 0.5}, "all batches": {"batches": None}}
+    options: dict[str, dict[str, Any]] = {"default": {}, "half": {"batches": 0.5}, "all batches": {"batches": None}}
+    options["curvature metric"] = {"gradient_metric": "curvature"}
     calls = {"fixed": epoch, "evaluated": evaluated} | {name: tuned(**option) for name, option in options.items()}
     taken = side_by_side(calls, 3 if quick else 15)
     print(f"\nThe MLP of examples/mlp_five_terms.py on {split.name}, batch 32: an epoch and `tuner.step()`,")
     print(f"against the epoch with the same weights held fixed ({taken['fixed']:.2f} s):")
     for option in options:
-        print(f"  {option:12} {taken[option] / taken['fixed']:.2f}")
+        print(f"  {option:16} {taken[option] / taken['fixed']:.2f}")
     print("against that epoch and a plain evaluation of the validation error:")
-    print(f"  {'default':12} {taken['default'] / taken['evaluated']:.2f}")
+    print(f"  {'default':16} {taken['default'] / taken['evaluated']:.2f}")
 
 
 def piecewise_step(quick: bool) -> None:

@@ -21,7 +21,7 @@ from tuneloss.core.box import Box, check_box
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
 from tuneloss.tuning.ask_tell import LossTuner
-from tuneloss.tuning.proposals import CYCLE, Fallback, Proposal
+from tuneloss.tuning.proposals import Fallback, Proposal
 from tuneloss.tuning.sampling import nearby, same_point
 from tuneloss.types import Array
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TuneLossSampler"]
 
-PATIENCE = 2 * len(CYCLE)  # trials of the tuner without a gain after which the fallback samples the weights
+PATIENCE = 3  # trials of the tuner without a gain after which the fallback samples the weights
 KEY = "tuneloss"  # name of the user attribute with the observation, and of the system attribute with the proposal
 
 
@@ -113,8 +113,8 @@ class TuneLossSampler(BaseSampler):
         The allowed weights. Pinned weights need not be suggested.
     fallback : optuna.samplers.BaseSampler, optional
         The sampler of all parameters that are not weights; ``TPESampler()`` by default. A sampler that you pass also
-        samples the weights when the tuner repeats itself, or when eight of its trials brought no gain, until it finds a
-        better model to learn from. Without one, or if the box is a simplex, a point near the repeated
+        samples the weights when the tuner repeats itself, or when three of its trials brought no gain, until it finds
+        a better model to learn from. Without one, or if the box is a simplex, a point near the repeated
         one is tried instead.
     seed : int, optional
         The seed of all random numbers; a random one by default.
