@@ -3,27 +3,14 @@
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
+from tests.gp_reference import THETA, made_data, reference
 from tuneloss.baselines.gp import log_posterior, slice_sample
-from tuneloss.tuning.gaussian_process import JITTER
 
 
 @pytest.fixture(scope="module")
 def data():
-    rng = np.random.default_rng(0)
-    x = rng.random((12, 2))
-    y = np.sin(4 * x[:, 0]) + 0.5 * x[:, 1] + 0.1 * rng.standard_normal(12)
-    return x, (y - y.mean()) / y.std()
-
-
-THETA = np.array([0.2, 0.3, -3.0, 0.4, 1.1])
-
-
-def reference(x, y, theta):
-    kernel = ConstantKernel(np.exp(2 * theta[1])) * Matern(theta[3:], nu=2.5) + WhiteKernel(np.exp(theta[2]) + JITTER)
-    return GaussianProcessRegressor(kernel, optimizer=None, alpha=0).fit(x, y - theta[0])
+    return made_data()
 
 
 def test_density_is_the_marginal_likelihood_of_scikit_learn_times_priors(data):
