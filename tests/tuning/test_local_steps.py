@@ -70,9 +70,9 @@ def test_it_goes_on_where_the_error_still_falls_on_the_same_way():
     assert not steps_after((1.0, 0.1, first), (1e4, 0.1, model(4.0, -1.0, 0.0))).goes_on
 
 
-@pytest.mark.parametrize(("slope_b", "goes_on"), [(-1000.0, False), (-3.0, True), (-0.5, True)])
+@pytest.mark.parametrize(("slope_b", "goes_on"), [(-99.0, False), (-32.0, True), (-0.5, True)])
 def test_it_goes_on_within_an_angle(slope_b, goes_on):
-    """The last gain moved weight a alone; the error falls with both, the more with b the larger its slope."""
+    """The last gain moved weight a alone; the cosine of that way and the way downhill is 0.1, 0.3 and 1."""
     box = Box.from_dict({"a": (1e-4, 1e4), "b": (1e-4, 1e4), "fit": 1.0})
     steps = LocalSteps(box)
     told = runs((1.0, 1.0, model(5.0, -1.0, 0.0)), (10.0, 1.0, model(4.0, -0.001, 0.001 * slope_b)))
