@@ -115,7 +115,7 @@ def read_runs(path: Path) -> RunsInfo:
     JournalError, InvalidInput
         If the file is not a journal, or if its runs do not fit its box.
     """
-    first, records = read_lines(path)
+    first, records, _ = read_lines(path)
     if "box" not in first:
         raise JournalError(f"The journal {path} must begin with its box; found none. This file is not a journal.")
     try:

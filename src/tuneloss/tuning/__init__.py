@@ -14,6 +14,7 @@
     records.py           many observations from their records at once
     ledger.py            all runs that were told, indexed
     journal.py           a file of records that survives a kill
+    extension.py         a journal that continues in another box
     progress.py          a progress bar
 
 Names outside of `__all__` are private to the package.
