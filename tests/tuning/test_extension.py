@@ -19,7 +19,7 @@ WIDER = Box.from_dict({"l2": (0.1, 10_000.0), "l1": (0.0, 5.0), "fit": 1.0})
 
 
 def train(weights):
-    """Fit params p to a = (1, 2) under penalties l2 |p|^2 + l1 p_0^2. The best params are those of l2 = 1000, l1 = 0."""
+    """Fit params p to a = (1, 2) under penalties l2 |p|^2 + l1 p_0^2. The best params have l2 = 1000 and l1 = 0."""
     a = np.array([1.0, 2.0])
     first = np.array([1.0, 0.0])
     p = a / (1 + weights["l2"] + weights["l1"] * first)
@@ -62,8 +62,7 @@ def test_a_narrower_box_is_fine_if_it_contains_all_that_was_tried(path):
     [
         (
             Box.from_dict({"l2": (0.1, 0.2), "l1": (0.0, 1.0), "fit": 1.0}),
-            r"must contain all weights that were tried; those of run 1 in .*runs.jsonl are outside. Weights must lie "
-            r"in Box\(l2=\[0.1, 0.2\].*Widen the box",
+            r"must contain all weights that were tried; those of run 1 in .*outside.*\[0.1, 0.2\].*Widen the box",
         ),
         (Box.from_dict({"l2": (0.1, 100.0), "fit": 1.0}), r"must have the weights of the journal .*, Box\(l2=.*l1="),
         (Box.from_dict({"l1": (0.0, 1.0), "l2": (0.1, 100.0), "fit": 1.0}), "in the same order; found Box"),

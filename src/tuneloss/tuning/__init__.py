@@ -10,6 +10,7 @@
     sampling.py          points of a box, chosen without data
     online.py            OnlinePolicy and OnlineLearner: from the checkpoints of one run to weights
     history.py           the steps of an online run
+    online_journal.py    the journal of an online run
     run.py               one run, and the header of a journal
     records.py           many observations from their records at once
     ledger.py            all runs that were told, indexed

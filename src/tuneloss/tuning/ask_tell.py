@@ -105,7 +105,7 @@ class LossTuner:
     ) -> None:
         check_box(box)
         if extend and journal is None:
-            raise InvalidInput("`extend=True` needs the journal to continue; found none. Give journal=\"runs.jsonl\".")
+            raise InvalidInput('`extend=True` needs the journal to continue; found none. Give journal="runs.jsonl".')
         with reading("`start`"):
             points = [box.as_array(point) for point in ([start] if isinstance(start, Mapping) else start)]
         self.box, self.seed = box, as_integer(seed, "seed", 0)
@@ -237,7 +237,8 @@ class LossTuner:
             source = proposal or earlier
             form = form or (None if source is None else source.form)
             self._telling = (proposal, len(ledger.runs))
-            self._record(Run(number, self.box.as_dict(point), observation, failed, numbers, form))
+            way = "" if source is None else source.way
+            self._record(Run(number, self.box.as_dict(point), observation, failed, numbers, form, way))
             self._end_telling()
 
     def run(self, train: Train, n_runs: int = 10, *, progress: bool = True) -> Run | None:
@@ -307,6 +308,7 @@ class LossTuner:
                 "history": [run.to_dict() for run in ledger.runs],
                 "pending": [proposal.point.tolist() for proposal in self._pending],
                 "pending_forms": [proposal.form for proposal in self._pending],
+                "pending_ways": [proposal.way for proposal in self._pending],
             }
 
     @classmethod
@@ -331,8 +333,9 @@ class LossTuner:
             )
             tuner._ledger.extend(Run.from_dicts(state["history"]))
             forms = state.get("pending_forms") or [None] * len(state["pending"])
-            for point, form in zip(state["pending"], forms, strict=True):
-                tuner._pending.append(Proposal(tuner.box.as_array(point), as_form(form)))
+            ways = state.get("pending_ways") or [""] * len(state["pending"])  # earlier versions did not keep them
+            for point, form, way in zip(state["pending"], forms, ways, strict=True):
+                tuner._pending.append(Proposal(tuner.box.as_array(point), as_form(form), str(way)))
         return tuner
 
     def __getstate__(self) -> dict[str, Any]:
