@@ -71,6 +71,8 @@ class Chart:
         Whether both axes have the same range, with a dashed line where they are equal.
     about : str
         A sentence below the title.
+    names_levels : bool
+        Whether the legend names the dashed lines.
     """
 
     title: str
@@ -81,6 +83,7 @@ class Chart:
     whole: bool = True
     diagonal: bool = False
     about: str = ""
+    names_levels: bool = True
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,8 @@ def chart_figure(chart: Chart) -> str:
     """Return a chart as an HTML figure: title, legend, drawing."""
     shown = [s for s in chart.series if s.name]
     keys = [f'<span class="key c{s.color}">{escape(s.name)}</span>' for s in shown] if len(shown) > 1 else []
-    keys += [f'<span class="key level">{escape(name)}</span>' for name in chart.levels]
+    if chart.names_levels:
+        keys += [f'<span class="key level">{escape(name)}</span>' for name in chart.levels]
     legend = f'<span class="keys">{"".join(keys)}</span>' if keys else ""
     about = f'<span class="said">{escape(chart.about)}</span>' if chart.about else ""
     return f"<figure><figcaption><b>{escape(chart.title)}</b>{about}{legend}</figcaption>{_svg(chart)}</figure>"

@@ -59,6 +59,12 @@ def weights_code(info: RunsInfo) -> str:
     return line if len(line) <= MOST_LETTERS else "\n".join(["weights = {", *(f"    {pair}," for pair in pairs), "}"])
 
 
+def compare_code(info: RunsInfo) -> str:
+    """Return code that adds the score of the same run without tuning to the journal of an online run."""
+    other = 'other = {"the same run without tuning": ...}'
+    return f"{other}\ntuner.write_journal({_quoted(info.journal)}, compare=other)"
+
+
 def _quoted(text: str) -> str:
     """Return text as a Python literal, in double quotes."""
     return json.dumps(text, ensure_ascii=False)
