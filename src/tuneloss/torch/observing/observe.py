@@ -265,6 +265,11 @@ def observe_with(
                 look.selection(metric or error, selection)
         if select is None:
             sums.keep_params_of_error()
+        elif not any(sums.used_by_error()):
+            raise InvalidInput(
+                "`params` must select a parameter on which the error depends; found none among the selected "
+                f"{list(chosen)}. Leave `params` out, to select all on which it depends, or select other ones."
+            )
         if not inner.training:
             inner.train()
         with processes.together(), unshrunk_embeddings(modules):
