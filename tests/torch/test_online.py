@@ -94,6 +94,20 @@ def test_it_prevents_overfitting():
     assert tuned.history[-1].error < 0.8 * unregularized
 
 
+def test_a_term_that_does_not_move_the_model_keeps_its_weight():
+    """A loss that is constant here, such as a hinge that holds everywhere."""
+
+    def margin(model, batch):
+        return torch.relu(model(batch[0]).abs().amax() - 1e6)
+
+    loss = make_loss(margin=margin)
+    loss.set_weights({"margin": 0.7})
+    tuner = make_tuner(loss=loss)
+    run(tuner, 3)
+    assert loss.as_dict()["margin"] == pytest.approx(0.7)
+    assert tuner.history[-1].note.startswith("the weights of ['margin'] stay, since their gradients are 0")
+
+
 def test_each_step_reads_other_batches_and_a_resumed_tuner_the_same():
     """One of many shuffled batches is read; the values of the training terms differ, and repeat after a resume."""
     generator = torch.Generator().manual_seed(0)

@@ -300,6 +300,7 @@ class OnlineLearner:
         except SolverError as reason:
             step = OnlineStep(weights, None, str(reason), solver_failed=True)
             return step, self._error_per_loss, self._scale
+        learned = self._keep_unseen(learned, observations, weights)
         scale, unit = self.policy.hold_scale * held, self._error_per_loss or 1.0  # the paper's form has scales near 0
         if learned.objective == "calibrated":
             scale = min(learned.scale, LARGEST_RISE * held) if held else learned.scale
@@ -319,6 +320,24 @@ class OnlineLearner:
             cosines=(gradient_cosine(observation, weights), gradient_cosine(observation, damped)),
         )
         return step, total, scale
+
+    def _keep_unseen(self, learned: LearnedLoss, observations: Sequence[Observation], weights: Array) -> LearnedLoss:
+        """Return what was learned, with the present weights of terms that nothing was learned about.
+
+        These are terms whose gradient is 0 in all observations, if only gradients count. LearnLoss would give them the
+        weight nearest to 0. On a simplex this stands, since other terms need their weight.
+        """
+        if self.policy.epsilon != math.inf or self.policy.constraints != "none":
+            return learned
+        squares = [np.diag(observation.gram)[:-1] for observation in observations if observation.gram is not None]
+        unseen = ~np.any(squares, axis=0) & (learned.weights != weights)
+        if not unseen.any():
+            return learned
+        names = [name for name, is_unseen in zip(self.box.names, unseen, strict=True) if is_unseen]
+        what = "go to other terms" if self.box.is_simplex else "stay"
+        reason = f"the weights of {names} {what}, since their gradients are 0 for all parameters that are compared"
+        kept = learned.weights if self.box.is_simplex else np.where(unseen, weights, learned.weights)
+        return replace(learned, weights=kept, note="; ".join(filter(None, [learned.note, reason])))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the learner as JSON types."""
