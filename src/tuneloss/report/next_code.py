@@ -50,8 +50,8 @@ def weights_code(info: RunsInfo) -> str:
     weights = info.used_weights
     is_long = len(weights) > MOST_LINES or bool(info.hinges)  # hinges mean something only together
     if is_long and info.header.final:
-        header = f"header = json.loads(open({_quoted(info.journal)}).readline())"
-        return "\n".join(["import json", "", header, 'weights = header["body"]["final"]'])
+        reading = f"with open({_quoted(info.journal)}) as journal:\n    header = json.loads(journal.readline())"
+        return "\n".join(["import json", "", reading, 'weights = header["body"]["final"]'])
     if is_long:
         return f"weights = LossTuner(box, journal={_quoted(info.journal)}).best.weights"
     pairs = [f"{_quoted(name)}: {weight_text(weight)}" for name, weight in weights.items()]
