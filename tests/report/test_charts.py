@@ -6,8 +6,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuneloss.report.charts import LARGEST, TOO_EXTREME, Axis, Chart, Series, bars, chart_figure, chart_grid
+from tuneloss.report.charts import LARGEST, TOO_EXTREME, WIDTH, Axis, Chart, Series, bars, chart_figure, chart_grid
 from tuneloss.report.ticks import linear_ticks, log_ticks, whole_ticks
+from tuneloss.report.words import weight_text
 
 NUMBERS = st.floats(-LARGEST, LARGEST) | st.sampled_from([math.nan, math.inf, 0.0, 5e-324])
 
@@ -67,3 +68,12 @@ def test_ticks_of_a_logarithmic_axis_are_few_and_within_it(power, decades):
     ticks = log_ticks(low, high)
     assert len(ticks) <= 8
     assert all(low * (1 - 1e-6) <= tick <= high * (1 + 1e-6) for tick in ticks)
+
+
+def test_values_of_weights_have_the_digits_of_tables_and_long_lines_stay_inside():
+    chart = Chart("a", [Series("a" * 15, [1, 9], [0.1, 10.0])], "run", text=weight_text)
+    assert re.findall(r">run \d: ([^<]*)</text>", chart_figure(chart)) == ["0.1", "10"]
+    long = Chart("a", [Series(letter * 12, [1, 9], [1.0, 2.0]) for letter in "ab"], "run")
+    middles = [float(x) for x in re.findall(r'x="([\d.]+)" y="11"', chart_figure(long))]
+    assert min(middles) > 100
+    assert max(middles) < WIDTH - 100

@@ -6,7 +6,7 @@ There is no script: a strip over each point of a chart shows the point's value w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -73,6 +73,8 @@ class Chart:
         A sentence below the title.
     names_levels : bool
         Whether the legend names the dashed lines.
+    text : callable
+        How a value under the pointer is written.
     """
 
     title: str
@@ -84,6 +86,7 @@ class Chart:
     diagonal: bool = False
     about: str = ""
     names_levels: bool = True
+    text: Callable[[float], str] = score_text
 
 
 @dataclass(frozen=True)
@@ -232,11 +235,13 @@ def _strips(chart: Chart, x: Axis, y: Axis) -> list[str]:
         end = (edges[n + 1] + here) / 2 if n + 1 < len(edges) else here + 8
         place = f"{a:.0f}" if chart.whole else score_text(a)
         several = len(at[a]) > 1 or chart.diagonal
-        said = ", ".join(f"{s.name} {score_text(b)}" if several else score_text(b) for s, b in at[a])
-        anchor = "at-start" if here < 0.35 * WIDTH else "at-end" if here > 0.65 * WIDTH else "at-mid"
+        said = ", ".join(f"{s.name} {chart.text(b)}" if several else chart.text(b) for s, b in at[a])
+        line = f"{chart.x_label} {place}: {said}"
+        half = min(LETTER * len(line), WIDTH) / 2
+        middle = min(max(here, half), WIDTH - half)  # the whole line is inside the chart
         dots = "".join(f'<circle class="c{s.color}" cx="{here:.1f}" cy="{y.place(b):.1f}" r="4"/>' for s, b in at[a])
         strips.append(
             f'<g class="tip"><rect x="{start:.1f}" y="0" width="{max(end - start, 1):.1f}" height="{HEIGHT:g}"/>{dots}'
-            f'<text class="{anchor}" x="{here:.1f}" y="11">{escape(f"{chart.x_label} {place}: {said}")}</text></g>'
+            f'<text class="at-mid" x="{middle:.1f}" y="11">{escape(line)}</text></g>'
         )
     return strips

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tuneloss.report.charts import Chart, Series
@@ -99,7 +101,8 @@ def weight_charts(info: RunsInfo) -> tuple[list[Chart], list[str]]:
         dashed = ", dashed" if near else ""
         about = "" if info.box.is_simplex else f"box: {range_text(low, high)}{dashed}"
         title, is_log = f"weight of {term_words(name)}", bool(log[name])
-        charts.append(Chart(title, series, info.unit, log=is_log, levels=near, about=about, names_levels=False))
+        chart = Chart(title, series, info.unit, log=is_log, levels=near, about=about, names_levels=False)
+        charts.append(replace(chart, text=weight_text))
     return charts, unchanged
 
 

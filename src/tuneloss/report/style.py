@@ -42,7 +42,7 @@ figcaption, .caption { font-size: .9rem; }
 .charts svg text { font-size: 11px; fill: var(--soft); font-variant-numeric: tabular-nums; }
 .charts circle { fill: var(--color); } .line { fill: none; stroke: var(--color); stroke-width: 1.8; }
 .grid { stroke: var(--grid); fill: none; } .dashed { stroke: var(--soft); stroke-dasharray: 5 4; fill: none; }
-.at-start { text-anchor: start; } .at-mid { text-anchor: middle; } .at-end { text-anchor: end; }
+.at-mid { text-anchor: middle; } .at-end { text-anchor: end; }
 .tip rect { fill: transparent; } .tip > :not(rect) { visibility: hidden; }
 .charts svg .tip text { fill: var(--ink); font-weight: 600; }
 .tip:hover > :not(rect) { visibility: visible; }

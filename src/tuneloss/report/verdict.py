@@ -107,7 +107,7 @@ def _sentences(info: RunsInfo, rival: Rival) -> list[str]:
     if rival.measure == info.measure:
         n = count_words(sum(run.observation is not None for run in info.runs), info.unit)
         said += [f"The model is that of {info.unit} {run_name(best)}, the {info.best_or_chosen} of {n}."]
-        said += ["It was chosen by the same examples, so expect a little less on new ones."]
+        said += ["It was chosen by the same examples, so expect a smaller gain on new ones."]
     said += _shared_words(info)
     if _did_most(info):
         parts = sorted(gain_shares(info).items(), key=lambda item: -item[1])[:3]
