@@ -41,7 +41,7 @@ def check_replaceable(out: Path) -> None:
 def _is_journal(path: Path) -> bool:
     """Return whether the header names a fit as the writer."""
     try:
-        header, _ = read_lines(path)
+        header, *_ = read_lines(path)
     except JournalError:
         return False
     return header.get("made_by") == MADE_BY
