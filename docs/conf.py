@@ -16,8 +16,8 @@ napoleon_google_docstring = False
 autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"
 autodoc_typehints = "description"
-autodoc_typehints_description_target = "documented"
-autodoc_type_aliases = {name: name for name in ("Array", "Epsilon", "Objective")}  # not what they stand for
+autodoc_typehints_description_target = "all"
+autodoc_type_aliases = {name: name for name in ("Array", "ArrayLike", "Epsilon", "Objective", "Patterns", "Select")}
 default_role = "code"
 
 html_theme = "pydata_sphinx_theme"
