@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuneloss.cli.console import console, put
+from tuneloss.cli.console import console, note, put
 from tuneloss.cli.fit import DataArgument, MaxGb
 from tuneloss.cli.guards import check_apart, stoppable, writing
 from tuneloss.data import read_inputs
@@ -18,7 +18,7 @@ from tuneloss.files import write_whole
 from tuneloss.types import Array
 
 if TYPE_CHECKING:
-    from tuneloss.sklearn.model_file import SavedModel
+    from tuneloss.sklearn.saved_model import SavedModel
 
 
 def predict(
@@ -29,7 +29,9 @@ def predict(
 ) -> None:
     """Print the most probable class of each row, and the probabilities of all classes, as CSV.
 
-    The data must have the columns that the model was trained with, in any order. Other columns are ignored.
+    The data must have the columns that the model was trained with, in any order. Other columns are ignored. Missing
+    numbers are replaced by the median of the training rows, and a category that the model does not know counts as
+    "other".
     """
     with stoppable():
         from tuneloss.sklearn.model_file import load_model
@@ -37,14 +39,16 @@ def predict(
         if out is not None:
             check_apart(out, model, Path(data))
         saved = load_model(model)
-        inputs = read_inputs(data, saved.names, max_gb)
-        lines = _csv_lines(saved, saved.probabilities(inputs))
+        inputs = read_inputs(data, saved.names, saved.text_names, max_gb=max_gb)
+        for remark in inputs.notes:
+            note(remark)
+        lines = _csv_lines(saved, saved.predict_proba(inputs))
         if out is None:
             put(lines)
             return
         with writing("--out"):
             write_whole(out, "".join(lines).encode())
-        console.print(f"{len(inputs)} rows: {out}", soft_wrap=True)
+        console.print(f"{len(inputs.x)} rows: {out}", soft_wrap=True)
 
 
 def _csv_lines(saved: SavedModel, probabilities: Array) -> Iterator[str]:
