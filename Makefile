@@ -4,6 +4,7 @@ PYTEST_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
+RUN_STAMP := $(VENV)/.run-stamp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -14,16 +15,26 @@ help: ## list the targets
 
 setup: $(STAMP) ## create .venv with all extras; repeated after a change of pyproject.toml or constraints.txt
 
-$(STAMP): pyproject.toml constraints.txt
+# $(call install,what pip is to install,what a person reads while it does)
+define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "tuneloss needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 | head -n 1)." >&2; \
 	  echo "Name another one: make $(or $(MAKECMDGOALS),setup) PYTHON=python3.12" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[all]"
+	@echo "Installing $(2) in $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e "$(1)"
+endef
+
+$(STAMP): pyproject.toml constraints.txt
+	$(call install,.[all],all extras and tools of the project (about 2 GB))
+	@touch $@ $(RUN_STAMP)
+
+$(RUN_STAMP): pyproject.toml constraints.txt
+	$(call install,.[demo],what the demo needs (about 650 MB))
 	@touch $@
 
-run: setup ## train a tuned classifier on a small data set, print a table, write a report
-	$(BIN)/tuneloss fit digits
+run: $(RUN_STAMP) ## tune a loss between runs and inside one run, print a table, write a report
+	$(BIN)/tuneloss demo
 
 test: setup ## run all tests and doctests, in parallel (PYTEST_ARGS="-n 0 -x" for one process)
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)

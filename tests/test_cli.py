@@ -26,7 +26,7 @@ def tuneloss(*arguments, cwd=None, stdin=None):
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
-    return folder, tuneloss("demo", "--runs", 3, "--out", "report", cwd=folder)
+    return folder, tuneloss("demo", "--runs", 3, "--repeats", 2, "--epochs", 12, "--out", "report", cwd=folder)
 
 
 def test_demo_ends_well(demo):
@@ -36,18 +36,24 @@ def test_demo_ends_well(demo):
     assert "Traceback" not in done.stderr
 
 
-def test_demo_prints_a_row_for_each_run(demo):
-    """Runs 1, 2, 3, each with four weights, two losses and an error rate."""
+def test_demo_prints_a_row_for_each_run_and_for_some_epochs(demo):
+    """Each row has a number, four weights and two losses: runs 1 to 3, then epochs 1, 2, 5, 10 and the last."""
     _, done = demo
-    rows = re.findall(r"^ +([123])( +[\d.e-]+){6} +[\d.]+%", done.stdout, flags=re.MULTILINE)
-    assert [row[0] for row in rows] == ["1", "2", "3"]
+    rows = re.findall(r"^ +(\d+)( +[\d.e-]+){6}$", done.stdout, flags=re.MULTILINE)
+    assert [row[0] for row in rows] == ["1", "2", "3", "1", "2", "5", "10", "12"]
 
 
-def test_demo_compares_with_random_search(demo):
-    """The summary has a row for each method and their difference."""
+def test_demo_compares_both_halves(demo):
+    """The table has a row for each method and two differences; two sentences follow, each with numbers."""
     _, done = demo
-    for name in ("TuneLoss", "random search", "difference"):
-        assert re.search(rf"^ +{name} +-?[\d.]+", done.stdout, flags=re.MULTILINE), done.stdout
+    for name in ("3 runs, TuneLoss", "3 runs, random search", "1 run, tuned inside", "1 run, plain"):
+        assert re.search(rf"^ +{name} +[\d.]+ ±", done.stdout, flags=re.MULTILINE), done.stdout
+    assert (
+        len(re.findall(r"^ +difference +-?[\d.]+ ± [\d.]+ +-?[\d.]+ ± [\d.]+ points", done.stdout, flags=re.MULTILINE))
+        == 2
+    )
+    assert re.search(r"^After 3 runs, the loss tuned between runs .*\d", done.stdout, flags=re.MULTILINE)
+    assert re.search(r"^The run whose loss is tuned inside .*\d", done.stdout, flags=re.MULTILINE)
 
 
 def test_demo_writes_its_report_where_it_says(demo):

@@ -77,3 +77,18 @@ def test_links_between_pages_lead_somewhere():
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
             if not (without_records and target.startswith("../results/")):
                 assert (DOCS / target).exists(), f"{page.name}: {target}"
+
+
+def test_code_is_at_most_88_columns_wide():
+    """A wider line is cut off at a window of 1280 px."""
+    for page in DOCS.glob("*.md"):
+        fences = re.findall(r"^```(.*)\n([\s\S]*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE)
+        wide = [line for kind, code in fences if kind[:1] != "{" for line in code.splitlines() if len(line) > 88]
+        assert wide == [], f"{page.name}: break these lines"
+
+
+def test_no_line_of_prose_begins_like_a_bullet():
+    """Markdown makes a bullet of a line that begins with "+ "; the pages write bullets with "-"."""
+    for page in DOCS.glob("*.md"):
+        prose = re.sub(r"^```[\s\S]*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        assert re.findall(r"^\s*\+ .*", prose, re.MULTILINE) == [], page.name

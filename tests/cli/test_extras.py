@@ -49,6 +49,14 @@ def test_fit_predict_learn_and_report_need_the_cli_extra_alone(tmp_path):
         assert done.returncode == 0, (call, done.stderr)
 
 
+def test_the_demo_needs_neither_arrow_nor_optuna_nor_torch(tmp_path):
+    pytest.importorskip("numba")
+    call = ("demo", "--runs", 1, "--repeats", 1, "--epochs", 1)
+    done = tuneloss(*call, cwd=tmp_path, blocked=["pyarrow", "optuna", "torch", "pandas"])
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "tuneloss-demo" / "report.html").exists()
+
+
 @pytest.mark.parametrize("call", [["demo"], ["paper", "table1", "--quick"], ["paper", "table2"]])
 def test_demo_and_paper_name_the_extra_that_is_missing(tmp_path, call):
     done = tuneloss(*call, cwd=tmp_path)

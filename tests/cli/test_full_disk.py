@@ -34,7 +34,9 @@ def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("full")
     done = tuneloss("fit", "iris", "--out", "fit", cwd=made)
     assert done.returncode == 0, done.stderr
-    done = tuneloss("demo", "--runs", "1", "--epochs", "1", "--out", "first", cwd=made)  # numba keeps what it compiles
+    done = tuneloss(
+        "demo", "--runs", "1", "--repeats", "1", "--epochs", "1", "--out", "first", cwd=made
+    )  # numba keeps what it compiles
     assert done.returncode == 0, done.stderr
     tuner = LossTuner(Box.from_dict({"a": (0.1, 1)}), journal=made / "runs.jsonl")
     tuner.tell({"a": 0.5}, Observation(1.0, {"a": 1.0}))
@@ -47,7 +49,7 @@ def folder(tmp_path_factory):
         (["predict", "fit/model.npz", "iris", "--out", "predicted.csv"], ["predicted.csv"]),
         (["report", "runs.jsonl"], ["runs.html"]),
         (["fit", "iris", "--out", "fit"], ["fit/model.npz", "fit/runs.jsonl", "fit/report.html"]),
-        (["demo", "--runs", 1, "--epochs", 1, "--out", "demo"], ["demo/demo.png", "demo/report.html"]),
+        (["demo", "--runs", 1, "--repeats", 1, "--epochs", 1, "--out", "demo"], ["demo/demo.png", "demo/report.html"]),
         (["paper", "figure1", "--out", "paper"], ["paper/figure1.png", "paper/figure1.svg"]),
     ],
 )

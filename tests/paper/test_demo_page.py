@@ -6,10 +6,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from tests.paper.records import record
-from tuneloss.paper.demo import Demo, final_measures, method_records
-from tuneloss.paper.demo_page import measure_figure, page, weight_ranges, words, write_page
-from tuneloss.paper.statistics import curve
+from tests.paper.demo_records import demo_records
+from tuneloss.paper.demo import BETWEEN, INSIDE, Demo
+from tuneloss.paper.demo_page import measure_figure, page, step_cells, weight_ranges, write_page
+from tuneloss.paper.statistics import interval
 from tuneloss.report import colors
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -40,26 +40,13 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
-def records(*, gap=0.25, repeats=2):
-    """Two methods, three runs; random search's test loss is TuneLoss's plus `gap` in every repeat."""
-    return [
-        record(
-            method, repeat, run, validation + repeat, test + repeat + gap * m, test_error=0.1, dataset="digits",
-            weights={"l1": 0.1, "l2": float(run + 1), "uniform": 0.05, "dropout": 0.0, "logloss": 1.0},
-        )
-        for m, method in enumerate(("tuneloss", "random"))
-        for repeat in range(repeats)
-        for run, (validation, test) in enumerate(((0.9, 1.0), (0.5, 1.2), (0.7, 0.1)))
-    ]  # fmt: skip
-
-
 def demo(repeats=2):
     return Demo(runs=3, repeats=repeats)
 
 
 @pytest.fixture(scope="module")
 def text():
-    return page(demo(), records())
+    return page(demo(), demo_records())
 
 
 @pytest.fixture(scope="module")
@@ -94,70 +81,77 @@ def test_a_figure_takes_its_ink_from_the_page(text):
     assert "currentColor" in text
 
 
-def test_the_test_value_is_that_of_the_best_validation_loss_even_if_it_is_worse():
-    """Validation of the first repeat is 0.9, 0.5, 0.7; test is 1.0, 1.2, 0.1: the second model counts."""
-    final = final_measures(records())
-    assert final["TuneLoss"]["test_loss"].mean == pytest.approx(1.7)
-    assert final["difference"]["test_loss"].mean == pytest.approx(-0.25)
-    assert final["difference"]["test_loss"].half == pytest.approx(0, abs=1e-12)
+def test_the_verdict_and_the_table_come_first(text):
+    """A reader sees what was gained before anything else."""
+    assert text.index(demo().verdict(demo_records())[0]) < text.index("3 runs, TuneLoss")
+    assert text.index("1 run, tuned inside") < text.index("Between runs</h2>") < text.index("Inside one run</h2>")
 
 
-def test_the_drawn_line_is_the_mean_of_the_numbers():
-    axes = measure_figure(records(), "test_loss").axes[0]
-    expected = curve(method_records(records(), "tuneloss"), "test_loss").mean
-    np.testing.assert_allclose(axes.lines[0].get_ydata(), expected)
+def test_runs_are_drawn_as_the_best_so_far_and_epochs_as_they_are():
+    """Means over two repeats; the second is 1 higher than the first."""
+    by_run = measure_figure(demo_records(), BETWEEN, "test_loss").axes[0]
+    np.testing.assert_allclose(by_run.lines[0].get_ydata(), [1.5, 1.7, 1.7])
+    by_epoch = measure_figure(demo_records(), INSIDE, "test_loss").axes[0]
+    np.testing.assert_allclose(by_epoch.lines[0].get_ydata(), [1.5, 1.7, 0.6])
 
 
 def test_bands_are_drawn_only_where_there_are_repeats():
     """One repeat has no interval and gets no band."""
-    assert not measure_figure(records(repeats=1), "test_loss").axes[0].collections
-    assert len(measure_figure(records(repeats=2), "test_loss").axes[0].collections) == 2
+    assert not measure_figure(demo_records(repeats=1), BETWEEN, "test_loss").axes[0].collections
+    assert len(measure_figure(demo_records(repeats=2), BETWEEN, "test_loss").axes[0].collections) == 2
+
+
+def test_bands_touch_where_the_interval_of_the_difference_begins_at_0():
+    """Differences of -0.1 and -0.3 have the mean -0.2 and a known half: a wide one of one degree of freedom."""
+    records = [
+        {**r, "test_loss": r["test_loss"] + 0.2 * (r["repeat"] == 1 and r["tuner"] == "random")}
+        for r in demo_records(gap=0.1)
+    ]
+    axes = measure_figure(records, BETWEEN, "test_loss").axes[0]
+    for band, line in zip(axes.collections, axes.lines, strict=True):
+        y = band.get_paths()[0].vertices[:, 1]
+        width = y.max() - y.min() - np.ptp(line.get_ydata())
+        assert width == pytest.approx(interval([-0.1, -0.3]).half)
 
 
 def test_pinned_weights_are_left_out_and_decades_are_logarithmic():
     """Only free weights are shown; a range of a decade or more gets a log axis, unless it begins at 0."""
-    weights = {weight.name: weight for weight in weight_ranges(records())}
+    weights = {weight.name: weight for weight in weight_ranges(demo_records(), BETWEEN)}
     assert {name: weight.log for name, weight in weights.items()} == {
         "l1": True, "l2": True, "uniform": False, "dropout": False,
     }  # fmt: skip
     assert weights["l2"].values["TuneLoss"].shape == (2, 3)
 
 
-def test_words_name_bounds_that_are_met():
-    """A best weight at the edge of the box is said to be so, others are not."""
-    sentences = " ".join(words(demo(), records()))
-    assert "The best run of repeat 1 of TuneLoss is number 2, with l1 = 0.1 (at its lower bound), l2 = 2," in sentences
-    assert "dropout = 0 (at its lower bound)" in sentences
+def test_a_far_bound_is_not_drawn():
+    """L2 stays at 3 of 100: its upper bound would make it a flat line. Uniform is at half of its bound."""
+    weights = {weight.name: weight for weight in weight_ranges(demo_records(), INSIDE)}
+    assert weights["l2"].upper == np.inf
+    assert weights["uniform"].upper == 0.1
+    assert list(weights["l2"].values) == ["tuned inside"]
 
 
-@pytest.mark.parametrize(
-    ("gap", "said"),
-    [(0.25, "TuneLoss is lower by 0.2500"), (-0.25, "TuneLoss is higher by 0.2500"), (0.0, "within what chance")],
-)
-def test_words_claim_no_more_than_the_interval_allows(gap, said):
-    """Better, worse, or not to be told apart: by the paired interval."""
-    assert said in " ".join(words(demo(), records(gap=gap)))
-
-
-def test_words_on_one_repeat_do_not_claim_a_winner():
-    """One repeat cannot be told from luck, and the text says so."""
-    assert "one repeat cannot tell this from luck" in " ".join(words(demo(1), records(repeats=1)))
-
-
-def test_a_page_where_every_run_failed_names_no_best_run():
-    failed = [{**run, "validation_loss": None, "test_loss": None, "failed": "diverged <b>"} for run in records()]
+def test_a_page_where_every_run_failed_marks_no_run():
+    failed = [{**run, "validation_loss": None, "test_loss": None, "failed": "diverged <b>"} for run in demo_records()]
     text = page(demo(), failed)
-    assert "The best run" not in text
+    assert "class=chosen" not in text
     assert "failed: diverged &lt;b&gt;" in text
+
+
+def test_a_failed_run_says_why():
+    """Its row has the reason in place of numbers."""
+    weights = {"l1": 2.0, "l2": 2.0, "uniform": 0.0, "dropout": 0.5, "logloss": 1.0}
+    row = step_cells({"run": 1, "weights": weights, "failed": "diverged"})
+    assert row == ["2", "2", "2", "0", "0.5", "failed: diverged", "", ""]
 
 
 def test_the_same_records_give_the_same_page(text):
     """No dates or random ids: reports can be compared."""
-    assert page(demo(), records()) == text
+    assert page(demo(), demo_records()) == text
 
 
 def test_page_and_picture_are_written(tmp_path):
     """write_page makes its folder and leaves a page and a PNG there."""
-    path = write_page(demo(), records(), tmp_path / "new" / "folder")
+    path = write_page(demo(), demo_records(), tmp_path / "new" / "folder")
     assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert (path.parent / "demo.png").read_bytes().startswith(b"\x89PNG")

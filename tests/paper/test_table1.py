@@ -61,4 +61,4 @@ def test_what_is_to_be_run():
         assert unit.runs == 10
     assert {counts[name, t] for name in ("tf_flowers", "nct_crc_he_3class") for t in TUNERS} == {100}
     on_large = [t for t in TUNERS if t != "hypergradient"]
-    assert {counts[name, t] for name in ("oxford_iiit_pet", "caltech101") for t in on_large} == {10}
+    assert {counts[name, t] for name in ("oxford_iiit_pet", "caltech101") for t in on_large} == {20}

@@ -10,11 +10,13 @@ import pytest
 
 from tuneloss import Box, LossTuner, Observation, learn_loss
 from tuneloss.errors import InvalidInput, JournalError
+from tuneloss.report.charts import chart_figure
 from tuneloss.report.findings import findings
 from tuneloss.report.learned_info import alignment, bounds_met, predictions, similar_terms, tied_models
-from tuneloss.report.runs_figures import errors_figure, weights_figures
+from tuneloss.report.run_charts import progress_charts, weight_charts
 from tuneloss.report.runs_info import contributions, read_runs, regularizer, runs_info
 from tuneloss.report.runs_page import runs_page, write_runs_report
+from tuneloss.report.words import score_column, term_words, weight_text
 from tuneloss.tuning import OnlinePolicy
 from tuneloss.tuning.journal import Journal
 from tuneloss.tuning.run import Header, Run
@@ -60,8 +62,13 @@ def test_what_the_page_says_is_what_learn_loss_and_the_journal_say(info, journal
     np.testing.assert_allclose(info.learned.weights, tuner.learned.weights)
     assert info.best.weights == tuner.best.weights
     page = runs_page(info)
-    assert f"a validation error of {tuner.best.observation.error:.5g}" in page
-    assert "6 runs in the journal, 5 with an observation; LearnLoss used 5." in page
+    scores = [run.observation.error for run in tuner.history if run.observation is not None]
+    text, first = score_column([tuner.best.observation.error, scores[0]])
+    assert f'<p class="verdict">{text} against {first} of the first run: ' in page
+    assert "From 5 models, LearnLoss learns a loss" in page
+    assert "1 of 6 runs failed." in page
+    for name, weight in info.learned.as_dict().items():
+        assert re.search(rf"<td>{term_words(name)}</td>.*<td>{weight_text(weight)}</td>", page)
 
 
 def test_reading_does_not_change_the_journal(journal):
@@ -117,7 +124,7 @@ def _told(box, observations, weights=None):
 def test_findings_are_said_in_words_with_the_number(info):
     found = {one.kind: one for one in findings(info)}
     assert found["failed runs"].statement == "1 of 6 runs failed. The last one failed because: diverged <script>."
-    assert "l2 is at its lower bound, 0.01" in found["weight at its bound"].statement
+    assert found["weight at its bound"].statement == "A weight is at its bound: L2 (lower, 0.01)."
     box = Box.from_dict({"a": (0.0, 2.0), "b": (0.5, 1.0), "c": 1.0})
     few = findings(runs_info(Header(box, "few"), _told(box, [Observation(1.0, [1.0, 2.0, 3.0])])))
     assert "1 model without gradients cannot determine 2 weights" in few[0].statement
@@ -138,7 +145,7 @@ def test_a_journal_without_any_observation_has_a_page_too(tmp_path):
     tuner = LossTuner(BOX, journal=tmp_path / "failed.jsonl")
     tuner.tell(tuner.ask(), failed="out of memory")
     page = runs_page(read_runs(tmp_path / "failed.jsonl"))
-    assert "No run in this journal has both weights and an observation yet" in page
+    assert "No result yet: none of 1 run has both weights and an observation." in page
     assert "is marked" not in page
     assert "<td>l2</td>" not in page
     assert "out of memory" in page
@@ -149,10 +156,9 @@ def test_one_run_has_a_page_too():
     weights = {"l2": 1.0, "smooth": 1.0, "fit": 1.0}
     info = runs_info(Header(BOX, "one"), [Run(0, weights, train(weights))])
     assert "LearnLoss has one model to learn from: run 1, of validation error" in runs_page(info)
-    for figure in (errors_figure(info), *weights_figures(info).values()):
-        (axes,) = figure.axes
-        low, high = axes.get_xlim()
-        assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [1]
+    assert weight_charts(info) == ([], ["l2", "smooth"])  # nothing has changed yet
+    (chart,) = progress_charts(info)
+    assert re.findall(r'<text class="at-mid" [^>]*>(\S+)</text>', chart_figure(chart)) == ["1"]
 
 
 def test_files_that_are_no_journals_are_refused(tmp_path, journal):
@@ -183,7 +189,7 @@ def test_a_hundred_weights_still_make_a_page_of_some_size(tmp_path):
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PROBE = """<script>addEventListener("load", () => {
   const drawn = [...document.querySelectorAll("figure svg")].filter(
-    s => s.getBoundingClientRect().height > 100 && s.querySelectorAll("path").length > 5);
+    s => s.getBoundingClientRect().height > 100 && s.querySelectorAll("path, circle").length > 5);
   const wide = document.documentElement.scrollWidth > innerWidth + 1;
   const table = document.querySelector(".scroll");
   const cut = table.scrollWidth > table.clientWidth;
@@ -218,21 +224,20 @@ def test_hinges_are_spoken_of_only_together(tmp_path):
     """Their parts add to their term's, and a weight of 0 of one of them says nothing; only 0 of all of them does."""
     names = ["r/right0", "r/right1", "r/left0", "r/left1"]
     box = Box.from_dict({**dict.fromkeys(names, (0.0, 1.0)), "r/other": (0.0, 1.0), "logloss": 1.0})
-    jacobian = np.zeros((7, 6))
-    jacobian[:, :2], jacobian[0, 2], jacobian[1, 3], jacobian[2, 4], jacobian[3, 5] = 1.0, 1.0, 1.0, 1.0, 1.0
-    for gradient, useful in (([1.0] * 7, True), ([-1.0, -1.0, 0.5, 1.0, 0.0, 0.0, 0.0], False)):
-        path = tmp_path / f"{useful}.jsonl"
+    for used in ({"r/left0": 0.5}, {}):
+        path = tmp_path / f"{len(used)}.jsonl"
         journal = Journal(path, {"box": box.state_dict(), "knots": {"r": [-1.0, 1.0]}})
         for i, level in enumerate((1.0, 2.0)):
-            o = Observation.from_gradients(level, [0.1, 0.2, 0.3, 0.4, 0.5, level], gradient, jacobian)
-            weights = {**dict.fromkeys(names, 0.5), "r/other": 0.5, "logloss": 1.0}
+            o = Observation(level, [0.1, 0.2, 0.3, 0.4, 0.5, level])
+            weights = {**dict.fromkeys(names, 0.0), "r/other": 0.5, "logloss": 1.0} | used
             journal.append(Run(i, weights, o).to_dict())
         info = read_runs(path)
-        assert contributions(info) == pytest.approx({"r": 0.5, "r/other": 0.25, "logloss": 1.0})
-        assert bounds_met(info.learned.weights, box).keys() & set(names)
+        part = 0.15 if used else 0.0
+        assert contributions(info) == pytest.approx({"r": part, "r/other": 0.25, "logloss": 1.0})
+        assert bounds_met(box.as_array(info.used_weights), box).keys() & set(names)
         found = [finding.statement for finding in findings(info)]
         assert not any(name in text for name in names for text in found)
-        assert ("The learned regularizer r is 0 everywhere." in found) is not useful
+        assert ("The learned regularizer r is 0 everywhere." in found) is (not used)
         assert all(name not in runs_page(info) for name in names)
 
 
@@ -246,7 +251,7 @@ def test_a_regularizer_whose_knots_do_not_increase_is_not_drawn(tmp_path, knots)
     journal.append(Run(0, weights, Observation(1.0, [0.1, 0.2, 0.3, 0.4, 1.0])).to_dict())
     info = read_runs(tmp_path / "runs.jsonl")
     assert regularizer(info, "r") is None
-    assert "penalty by r" not in runs_page(info)
+    assert "learned regularizer r of the best" not in runs_page(info)
 
 
 def test_an_online_run_has_a_page_with_its_learned_regularizer(tmp_path):
@@ -276,15 +281,13 @@ def test_an_online_run_has_a_page_with_its_learned_regularizer(tmp_path):
     path = tuner.write_journal(tmp_path / "online.jsonl")
     info = read_runs(path)
     page = runs_page(info)
-    assert "The learned regularizer r of the best run" in page
+    assert "The learned regularizer r of the best epoch" in page
     positions, values = regularizer(info, "r")
     hinges = [info.best.weights[f"r/{side}{j}"] for side in ("right", "left") for j in range(6)]
     weights = [torch.tensor([[p]], dtype=torch.float64) for p in positions]
     computed = np.array([float(learned.total({"weight": weight}, hinges)) for weight in weights])
     np.testing.assert_allclose(values - values[0], computed - computed[0], atol=1e-9)
     assert len(info.runs) == 12
-    with pytest.raises(JournalError, match="must be a new file"):
-        tuner.write_journal(path)
 
 
 def test_what_a_search_learned_is_shown_and_nothing_is_learned_anew(tmp_path):
@@ -303,12 +306,12 @@ def test_what_a_search_learned_is_shown_and_nothing_is_learned_anew(tmp_path):
         assert info.learned is None
         assert [one.kind for one in findings(info)] == []
         assert "at a bound" not in page
-        assert ("predicted-" in page) == (said is not None)  # the figure's ids
+        assert ("Predicted error" in page) == (said is not None)
         if said is None:
             assert predictions(info) is None
             assert "LearnLoss was not used, or found no solution" in page
         else:
-            assert "<td>l2</td><td>5</td><td>1</td><td>1 to 2</td>" in page
+            assert "<td>L2</td><td>5</td><td>50</td><td>1</td><td>1 to 2</td>" in page
             assert "the models of run 1, run 2, run 3" in page
             assert "a &lt;note&gt;" in page
             found = predictions(info)
@@ -347,8 +350,10 @@ def test_a_metric_decides_and_is_named(tmp_path):
         o = train(weights)
         tuner.tell(weights, Observation(error, o.features, o.gram, metric=metric, names=o.names))
     page = runs_page(read_runs(tmp_path / "metric.jsonl"))
-    assert "The best model is that of run 2, with a metric of 0.1. That is 80.0% below the first run." in page
-    assert "2 (metric 0.1)" in page
+    assert '<p class="verdict">0.1000 against 0.5000 of the first run: 80% lower' in page
+    assert "The numbers are the metric; lower is better. The model is that of run 2, the best of 3 runs." in page
+    assert "<b>metric</b>" in page
+    assert "<b>validation error</b>" in page
 
 
 def test_errors_below_zero_and_initial_models(tmp_path):
@@ -356,19 +361,17 @@ def test_errors_below_zero_and_initial_models(tmp_path):
     tuner = LossTuner(box, journal=tmp_path / "below.jsonl")
     tuner.tell(None, Observation(50.0, [1.0, 1.0]))
     initial = runs_page(read_runs(tmp_path / "below.jsonl"))
-    assert "has both weights and an observation yet" in initial
+    assert "No result yet: none of 1 run has both weights and an observation." in initial
     said, _ = learn_loss([Observation(50.0, [1.0, 1.0])], box).weights
-    assert f"<td>a</td><td>{said:.4g}</td><td>0 to 10</td>" in initial
+    assert f"<td>a</td><td>{weight_text(said)}</td><td>0 to 10</td>" in initial
     for error in (-1.0, -2.0):
         weights = tuner.ask()
         tuner.tell(weights, Observation(error, [error, 1.0]))
     page = runs_page(read_runs(tmp_path / "below.jsonl"))
-    assert "The best model is that of run 2, with a validation error of -2. That is 100.0% below the first run." in page
+    assert '<p class="verdict">-2.000 against -1.000 of the first run: 100% lower.' in page
     assert "<td>initial</td>" in page
-    (axes,) = errors_figure(read_runs(tmp_path / "below.jsonl")).axes
-    (dashed,) = (line for line in axes.lines if line.get_label() == "first run")
-    assert set(dashed.get_ydata()) == {-1.0}  # not that of the initial model
-    assert axes.get_xlabel() == "models, in the order of the journal"  # the first of them is not run 1
+    (chart,) = progress_charts(read_runs(tmp_path / "below.jsonl"))
+    assert chart.levels == {"first run": -1.0}  # not that of the initial model
 
 
 def test_models_have_the_numbers_of_the_table(tmp_path):
@@ -384,7 +387,7 @@ def test_models_have_the_numbers_of_the_table(tmp_path):
             journal.append(run.to_dict())
         page = runs_page(read_runs(path))
         selected = "an initial model" if initial else "run 5"
-        assert f"Of 3 models, the learned loss selects {selected}, of validation error 1;" in page
+        assert f"From 3 models, LearnLoss learns a loss that selects {selected}, of validation error 1.000;" in page
         assert "The loss is equally low at run 3, run 4 (the active constraints)." in page
 
 
@@ -404,7 +407,8 @@ def test_the_run_that_was_chosen_is_the_one_reported(tmp_path):
     for i, o in enumerate(observations):
         journal.append(Run(i, weights, o).to_dict())
     page = runs_page(read_runs(tmp_path / "chosen.jsonl"))
-    assert "The chosen model is that of run 2, with a validation error of 2." in page
+    assert "No gain: 2.000 against 1.000 of the first run." in page
+    assert "The model is that of run 2, the chosen of 2 runs." in page
     assert "The models have converged" in page
     Journal(tmp_path / "wrong.jsonl", {"box": BOX.state_dict(), "chosen": 5}).append(
         Run(0, weights, observations[0]).to_dict()

@@ -1,5 +1,6 @@
 """What `tuneloss fit` writes, and what it leaves alone."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from tuneloss.cli import app
 from tuneloss.data import Dataset
 from tuneloss.report.learned_info import predictions
 from tuneloss.report.runs_info import read_runs
+from tuneloss.report.words import term_words, weight_text
 from tuneloss.sklearn import TunedLogisticRegression
 from tuneloss.sklearn.comparison import ModelComparison, hold_out
 from tuneloss.sklearn.fit_files import write_fit
@@ -126,8 +128,9 @@ def test_the_report_shows_what_the_search_learned(tmp_path, cv):
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     said, chosen = tuned.learned_.as_dict(), tuned.history_[tuned.best_run_]["weights"]
     for name, low, high in zip(tuned.box_.names[:4], tuned.box_.lower, tuned.box_.upper, strict=False):
-        cells = f"<td>{name}</td><td>{chosen[name]:.4g}</td><td>{said[name]:.4g}</td><td>{low:.3g} to {high:.3g}</td>"
-        assert cells in page
+        texts = [weight_text(number) for number in (tuned.loss_weights_[name], chosen[name], said[name], low, high)]
+        pattern = r"<td>{}</td><td>{}</td><td>{}</td>(<td>[^<]*</td>)?<td>{}</td><td>{} to {}</td>"
+        assert re.search(pattern.format(*map(re.escape, [term_words(name), *texts])), page)
     tuned.box_.as_array(tuned.history_[-1]["weights"])  # what was fitted then lies in the box, too
     errors = predictions(read_runs(tmp_path / "runs.jsonl"))
     assert np.corrcoef(errors.observed, errors.predicted)[0, 1] > 0.9

@@ -26,7 +26,9 @@ from tuneloss.torch import (
     observe,
 )
 from tuneloss.torch.observing import ObserveOptions
-from tuneloss.tuning import OnlinePolicy
+from tuneloss.tuning import OnlinePolicy, Run
+from tuneloss.tuning.journal import read_lines
+from tuneloss.tuning.run import Header
 
 TRAIN, VALIDATION = make_data(8, 8, seed=1), make_data(40, seed=2)
 
@@ -90,6 +92,20 @@ def test_it_prevents_overfitting():
     run(tuned, 60)
     unregularized = log_loss(plain, VALIDATION[0]).item()
     assert tuned.history[-1].error < 0.8 * unregularized
+
+
+def test_a_term_that_does_not_move_the_model_keeps_its_weight():
+    """A loss that is constant here, such as a hinge that holds everywhere."""
+
+    def margin(model, batch):
+        return torch.relu(model(batch[0]).abs().amax() - 1e6)
+
+    loss = make_loss(margin=margin)
+    loss.set_weights({"margin": 0.7})
+    tuner = make_tuner(loss=loss)
+    run(tuner, 3)
+    assert loss.as_dict()["margin"] == pytest.approx(0.7)
+    assert tuner.history[-1].note.startswith("the weights of ['margin'] stay, since their gradients are 0")
 
 
 def test_each_step_reads_other_batches_and_a_resumed_tuner_the_same():
@@ -439,9 +455,59 @@ def test_a_journal_that_cannot_be_written_is_refused_in_words(tmp_path):
     tuner.step()
     with pytest.raises(JournalError, match=r"must be a file that can be written: .*No such file"):
         tuner.write_journal(tmp_path / "missing" / "run.jsonl")
-    assert tuner.write_journal(tmp_path / "run.jsonl").exists()
-    with pytest.raises(JournalError, match="must be a new file"):
-        tuner.write_journal(tmp_path / "run.jsonl")
+    with pytest.raises(InvalidInput, match=r'`unit` must be "epoch" or "step"; found \'week\''):
+        tuner.write_journal(tmp_path / "run.jsonl", unit="week")
+    with pytest.raises(InvalidInput, match=r"`compare\['plain'\]` must be finite"):
+        tuner.write_journal(tmp_path / "run.jsonl", compare={"plain": math.nan})
+
+
+def test_a_run_replaces_its_own_journal_and_no_other_file(tmp_path):
+    """Each epoch, also after it was resumed; another run and another file are refused, and left as they are."""
+    path, tuner, other = tmp_path / "run.jsonl", make_tuner(), make_tuner()
+    run(tuner, 1)
+    tuner.write_journal(path)
+    resumed = make_tuner()
+    resumed.load_state_dict(tuner.state_dict())
+    run(resumed, 1)
+    header, records, _ = read_lines(resumed.write_journal(path, compare={"plain": 0.5}))
+    assert len(records) == 2
+    assert header["reference"] == {"plain": {"score": 0.5}}
+    before = path.read_bytes()
+    run(other, 1)
+    with pytest.raises(JournalError, match="must be a new file, or one that this run wrote"):
+        other.write_journal(path)
+    assert path.read_bytes() == before
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(JournalError, match=r"found .*notes.txt. Name another one"):
+        other.write_journal(tmp_path / "notes.txt")
+
+
+def test_a_journal_holds_how_each_step_set_the_weights(tmp_path):
+    """The weights before a step, its answer and the share that it kept make the weights of the next epoch."""
+    tuner = make_tuner(window=2, damping=0.4)
+    run(tuner, 5)
+    first, records, _ = read_lines(tuner.write_journal(tmp_path / "run.jsonl"))
+    header, runs = Header.from_dict(first, 5), [Run.from_dict(record) for record in records]
+    assert header.policy == tuner.policy
+    assert header.unit == "epoch"
+    assert header.final == tuner.loss.as_dict()
+    assert [run.step.n_counted for run in runs] == [1, 2, 2, 2, 2]
+    after = [run.weights for run in runs[1:]] + [header.final]
+    for one, weights in zip(runs, after, strict=True):
+        assert one.step.next_weights(one.weights) == pytest.approx(weights, rel=1e-5, abs=1e-7)
+        assert one.step.learned == pytest.approx(tuner.history[one.run].learned)
+    last = runs[-1]
+    gram, weights = last.observation.gram, header.box.as_array(header.final)
+    cosine = weights @ gram[:-1, -1] / math.sqrt(weights @ gram[:-1, :-1] @ weights * gram[-1, -1])
+    assert last.step.cosine_after == pytest.approx(cosine, rel=1e-5)
+
+
+@pytest.mark.parametrize(("every", "unit", "called"), [(1, None, "epoch"), (2, None, "step"), (2, "epoch", "epoch")])
+def test_calls_are_named_epochs_or_steps(tmp_path, every, unit, called):
+    tuner = make_tuner(every=every)
+    run(tuner, 2)
+    header, *_ = read_lines(tuner.write_journal(tmp_path / "run.jsonl", unit=unit))
+    assert header["unit"] == called
 
 
 # --- what decides which model is best, and weights that are held

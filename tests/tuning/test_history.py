@@ -29,6 +29,11 @@ def records(draw):
         argmin=draw(st.integers(0, 2**40)) if is_learned else None,
         note=draw(st.text(max_size=5)),
         seconds=draw(numbers),
+        kept=draw(numbers) if is_learned else None,
+        n_counted=draw(st.integers(0, 2**40)) if is_learned else None,
+        least_scale=draw(st.none() | numbers) if is_learned else None,
+        cosine_before=draw(st.none() | numbers) if is_learned else None,
+        cosine_after=draw(st.none() | numbers) if is_learned else None,
     )
 
 
@@ -50,7 +55,7 @@ def test_a_record_that_an_interrupt_cut_short_leaves_no_trace():
     by_name = dict.fromkeys(NAMES, 0.5)
     first, second = (StepRecord(i, 1.0, None, by_name, by_name, None, None, None, None, "", 0.1) for i in (1, 2))
     history = History(NAMES, [first])
-    history._numbers.extend([7.0] * 16)  # its numbers are in, its note is not
+    history._numbers.extend([7.0] * 20)  # its numbers are in, its note is not
     assert list(history) == [first]
     history.append(second)
     assert list(history) == [first, second]
@@ -61,6 +66,6 @@ def test_a_step_takes_the_room_of_its_numbers():
     by_name = dict.fromkeys(NAMES, 0.5)
     record = StepRecord(1, 1.0, None, by_name, by_name, by_name, 1.0, 1.0, 0, "the same note", 0.1)
     history = History(NAMES, [record] * 10_000)
-    assert len(history._numbers) == 10_000 * (7 + 3 * len(NAMES))
+    assert len(history._numbers) == 10_000 * (12 + 3 * len(NAMES))
     assert sys.getsizeof(history._numbers) < 1.2 * 8 * len(history._numbers)
     assert len({id(note) for note in history._notes}) == 1

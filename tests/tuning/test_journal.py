@@ -39,6 +39,64 @@ def test_it_is_json_lines_with_the_version_first(path):
     assert [line["body"] for line in lines[1:]] == RECORDS
 
 
+def spaced(text):
+    """The same lines as earlier versions wrote them: with spaces after separators."""
+    bodies = [json.dumps(json.loads(line)["body"]).encode() for line in text.splitlines()]
+    parts = ((number, zlib.crc32(body), body) for number, body in enumerate(bodies))
+    return b"".join(b'{"n": %d, "crc32": %d, "body": %s}\n' % part for part in parts)
+
+
+def test_journals_have_no_spaces_and_those_of_earlier_versions_which_have_are_continued(path):
+    text = path.read_bytes()
+    assert b'": ' not in text
+    assert b", " not in text
+    old = spaced(text)
+    assert len(old) > len(text)
+    path.write_bytes(old)
+    Journal(path, HEADER).append({"x": 4})
+    assert Journal(path, HEADER).records == [*RECORDS, {"x": 4}]
+    assert path.read_bytes().startswith(old)
+
+
+def test_a_header_can_change_and_records_keep_their_order(path):
+    opened = Journal(path, {"box": "wider"}, extend=True)
+    assert opened.header["box"] == "a box"
+    opened.change_header({"box": "wider"})
+    opened.append({"x": 4})
+    size = path.stat().st_size
+    opened.change_header({"box": "wider"})  # it has it already
+    assert path.stat().st_size == size
+    again = Journal(path, {"box": "wider"})
+    assert again.records == [*RECORDS, {"x": 4}]
+    assert again.header["box"] == "wider"
+    again.append({"x": 5})
+    assert read_lines(path)[1:] == ([*RECORDS, {"x": 4}, {"x": 5}], [3])
+    with pytest.raises(JournalError, match=r"found .*'wider'.*not .*'a box'.*With `extend=True`, it continues in any"):
+        Journal(path, HEADER)
+
+
+def test_a_kill_at_any_byte_of_a_change_leaves_the_old_header_or_the_new_one(path):
+    """Whatever part was written, all records are there, and changing it again gives one and the same file."""
+    wider = {"box": "wider"}
+    before, line, side = watched(path, lambda opened: opened.change_header(wider))
+    cuts = [(b"", side[:n]) for n in range(len(side) + 1)] + [(line[:n], side) for n in range(len(line) + 1)]
+    for in_journal, in_side in cuts:
+        path.write_bytes(before + in_journal)
+        side_of(path).write_bytes(in_side)
+        opened = Journal(path, wider, extend=True)
+        assert opened.records == RECORDS
+        is_whole = in_side == side
+        assert opened.header["box"] == ("wider" if is_whole else "a box")
+        opened.change_header(wider)
+        assert path.read_bytes() == before + line
+
+
+def test_a_changed_header_that_is_no_header_is_refused(path):
+    Journal(path, HEADER).append({"changed-header": 5})
+    with pytest.raises(JournalError, match=r"line 5 is not \(it holds no values of the header\)"):
+        Journal(path, HEADER)
+
+
 def test_a_kill_at_any_byte_of_an_append_loses_nothing(path):
     """Whatever part of the side file or of the line was written, the journal opens with all records told before;
     once the side file is whole, with the new one too."""
@@ -61,10 +119,15 @@ def side_of(path):
 
 def append_watched(path, record):
     """Append a record; what the journal held before, the line that was added, and what the side file held."""
+    return watched(path, lambda opened: opened.append(record))
+
+
+def watched(path, write_line):
+    """Write a line; what the journal held before, the line that was added, and what the side file held."""
     opened, before, seen = Journal(path, HEADER), path.read_bytes(), []
     write = opened._write_side
     opened._write_side = lambda *parts: (write(*parts), seen.append(side_of(path).read_bytes()))
-    opened.append(record)
+    write_line(opened)
     return before, path.read_bytes()[len(before) :], seen[0]
 
 
@@ -117,7 +180,7 @@ def test_half_a_line_without_a_side_file_is_put_aside_and_the_journal_goes_on(pa
 
 def test_reading_without_opening_leaves_half_a_line_where_it_is(path):
     path.write_bytes(path.read_bytes() + b"half")
-    assert read_lines(path)[1] == RECORDS
+    assert read_lines(path) == ({"tuneloss-journal": 2, **HEADER}, RECORDS, [])
     assert path.read_bytes().endswith(b"half")
     assert os.listdir(path.parent) == [path.name]
 

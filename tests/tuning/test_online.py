@@ -67,6 +67,47 @@ def test_damping_averages_losses_in_units_of_error():
         np.testing.assert_allclose(step.weights, weights, rtol=1e-12)
 
 
+def without_gradient(observation, term):
+    """The observation as it would be if a term had no gradient."""
+    gram = observation.gram.copy()
+    gram[term] = gram[:, term] = 0.0
+    return Observation(observation.error, observation.features, gram)
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.5])
+def test_a_term_without_gradient_keeps_its_weight(damping):
+    """It is as if the term were pinned there; once it has a gradient, its weight is learned again."""
+    learner, weights = OnlineLearner(BOX, OnlinePolicy(damping=damping)), START
+    pinned, other = OnlineLearner(Box.from_dict({"l1": 0.5, "l2": (0.0, 10.0), "fit": 1.0}), learner.policy), START
+    for observation in checkpoints(4):
+        step = learner.step(without_gradient(observation, 0), weights)
+        same = pinned.step(without_gradient(observation, 0), other)
+        weights, other = step.weights, same.weights
+        assert step.weights[0] == step.learned.weights[0] == 0.5
+        np.testing.assert_allclose(step.weights, same.weights, rtol=1e-9)
+        reason = "since their gradients are 0 for all parameters that are compared"
+        assert step.note == f"the weights of ['l1'] stay, {reason}"
+        assert same.note == ""
+    step = learner.step(checkpoints(5)[-1], weights)
+    assert step.weights[0] != 0.5
+    assert step.note == ""
+
+
+def test_values_teach_about_a_term_without_gradient():
+    observation = without_gradient(checkpoints(1)[0], 0)
+    policy = OnlinePolicy(epsilon="balanced", offset=False, damping=0.0)
+    learned = learn_loss([observation], BOX, offset=False, constrained=False)
+    np.testing.assert_allclose(OnlineLearner(BOX, policy).step(observation, START).weights, learned.weights, rtol=1e-9)
+
+
+def test_on_a_simplex_the_weight_of_a_term_without_gradient_goes_to_others():
+    box = Box.simplex(["l1", "l2", "fit"])
+    step = OnlineLearner(box, OnlinePolicy(damping=0.0)).step(without_gradient(checkpoints(1)[0], 0), np.full(3, 1 / 3))
+    assert step.weights[0] == pytest.approx(0.0, abs=1e-9)
+    assert step.weights.sum() == pytest.approx(1.0)
+    assert step.note.startswith("the weights of ['l1'] go to other terms, since their gradients are 0")
+
+
 def test_the_scale_falls_by_at_most_a_tenth_per_step():
     """Checkpoints whose own gradients vanish as training goes on, while the error's do not."""
     free, held = (OnlineLearner(BOX, OnlinePolicy("now", window=1, hold_scale=h)) for h in (0.0, 0.9))

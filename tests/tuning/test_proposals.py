@@ -10,6 +10,7 @@ from tests.core.problems import ridge
 from tuneloss import Box, LossTuner, Observation, learn_loss
 from tuneloss.core.learn import Learner
 from tuneloss.errors import InvalidInput, SolverError
+from tuneloss.tuning.journal import read_lines
 from tuneloss.tuning.local_steps import LocalSteps
 from tuneloss.tuning.proposals import Proposer
 from tuneloss.tuning.run import Run
@@ -242,3 +243,23 @@ def test_without_a_solution_the_next_weights_are_near_the_best_and_count_for_no_
     monkeypatch.setattr(Learner, "learn", fails)
     with pytest.warns(RuntimeWarning, match="near the best so far, since no solver today"):
         assert tuner.propose().form is None
+
+
+def test_a_run_keeps_the_way_in_which_it_was_proposed(tmp_path):
+    """In the history, in the journal, and for a proposal that is pending while the tuner's state is saved."""
+    tuner = LossTuner(Box.from_dict({"l2": (0.01, 10.0), "fit": 1.0}), start=FIRST, journal=tmp_path / "runs.jsonl")
+    for _ in range(7):
+        weights = tuner.ask()
+        tuner.tell(weights, TRAIN(weights))
+    tuner.tell(point(0.5), TRAIN(point(0.5)))
+    ways = [run.way for run in tuner.history]
+    assert ways[0] == "start"
+    assert set(ways[1:-1]) <= {"learned", "signs", "model", "local", "nearby"}
+    assert "learned" in ways
+    assert ways[-1] == ""  # the user's own
+    assert [record.get("way", "") for record in read_lines(tmp_path / "runs.jsonl")[1]] == ways
+    other = LossTuner(BOX)
+    weights = other.ask()
+    resumed = LossTuner.from_state_dict(json.loads(json.dumps(other.state_dict())))
+    resumed.tell(weights, TRAIN(weights))
+    assert [run.way for run in resumed.history] == ["center"]

@@ -6,6 +6,8 @@ import pytest
 
 from tuneloss import Box, Observation
 from tuneloss.errors import InvalidInput
+from tuneloss.tuning import OnlinePolicy
+from tuneloss.tuning.history import LearnedStep
 from tuneloss.tuning.run import Header, LastLearned, Run, best_run
 
 BOX = Box.from_dict({"l2": (0.1, 10.0), "r/right0": (0.0, None), "r/left0": (0.0, None), "fit": 1.0})
@@ -23,6 +25,8 @@ def as_json(record):
         Header(BOX, "a title", made_by="OnlineTuner", knots={"r": [0.5]}),
         Header(BOX, chosen=0, note="why", reference={"plain": {"test error": 0.25}}, search=LastLearned()),
         Header(BOX, search=LastLearned(WEIGHTS, 0.5, "capped")),
+        Header(BOX, final=WEIGHTS, policy=OnlinePolicy(), unit="epoch", run_id="a1"),
+        Header(BOX, policy=OnlinePolicy.paper(), unit="step"),
     ],
 )
 def test_a_header_comes_back_as_it_was(header):
@@ -48,6 +52,10 @@ def test_a_plain_header_is_the_box_alone():
         ({"search": {"weights": None}}, "'scale'"),
         ({"reference": {"plain": {"test error": "low"}}}, "could not convert string"),
         ({"box": None}, "A box's state must be as documented"),
+        ({"unit": "week"}, "`unit` must be one of run, epoch, step; found 'week'"),
+        ({"policy": {"epsilon": "inf", "window": 0}}, "`window` must be at least 1"),
+        ({"policy": {"epsilon": "inf", "memory": 3}}, "'memory'"),
+        ({"final": {"l2": 1.0}}, "'r/right0'"),
     ],
 )
 def test_a_header_that_does_not_fit_its_journal_is_refused(change, message):
@@ -61,7 +69,9 @@ def test_a_header_that_does_not_fit_its_journal_is_refused(change, message):
         Run(0, WEIGHTS, Observation(1.0, [1.0, 2.0, 3.0, 4.0])),
         Run(3, WEIGHTS, None, failed="diverged", info={"test error": 0.5}),
         Run(None, None, Observation(1.0, [1.0, 2.0, 3.0, 4.0], metric=0.5)),
-        Run(1, WEIGHTS, Observation(1.0, [1.0, 2.0, 3.0, 4.0]), form="paper"),
+        Run(1, WEIGHTS, Observation(1.0, [1.0, 2.0, 3.0, 4.0]), form="paper", way="learned"),
+        Run(1, WEIGHTS, Observation(1.0, [1.0, 2.0, 3.0, 4.0]), step=LearnedStep(2, note="held")),
+        Run(1, WEIGHTS, None, "no", step=LearnedStep(3, WEIGHTS, 2.0, 0.5, 3, 1.5, 0.1, 0.7)),
     ],
 )
 def test_a_run_comes_back_as_it_was(run):

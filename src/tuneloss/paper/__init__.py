@@ -8,7 +8,7 @@ One experiment per file:
     figure2.py        every tuner by the number of runs
     figure3.py        a regularizer learned inside one training run
     ablation.py       which choices matter
-    demo.py           a small comparison that takes seconds; demo_page.py is its HTML page
+    demo.py           two small comparisons that take seconds; its runs, figures and HTML page are in demo_*.py
 
 What they share:
 

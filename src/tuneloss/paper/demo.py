@@ -1,54 +1,96 @@
-"""The demo: TuneLoss and random search, with the same number of runs, on softmax regression of digits."""
+"""The demo: a loss tuned between runs, against random search; and inside one run, against the same run untuned."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator, PercentFormatter
 
 from tuneloss.errors import InvalidInput
-from tuneloss.paper.datasets import DIGITS, Split, digits
+from tuneloss.paper.datasets import DIGITS
+from tuneloss.paper.demo_figures import draw_half
+from tuneloss.paper.demo_runs import DRAWS, DemoRuns, OneRun
 from tuneloss.paper.experiment import Experiment, Table
 from tuneloss.paper.results import Record
-from tuneloss.paper.statistics import (
-    ByRepeat,
-    Interval,
-    best_so_far,
-    by_repeat,
-    curve,
-    interval,
-    last_measure,
-    paired_difference,
-)
+from tuneloss.paper.statistics import ByRepeat, Interval, by_repeat, curve, interval, last_measure, paired_difference
 from tuneloss.paper.terms import appendix_box
-from tuneloss.paper.tuner_runs import Seeds, Setting, TunerRuns
-from tuneloss.paper.tuners import COLORS
-from tuneloss.report.axes import style, whole_numbers
-from tuneloss.report.colors import INK
+from tuneloss.paper.tuner_runs import Setting
 
-METHODS = {"tuneloss": "TuneLoss", "random": "random search"}  # tuners, and their labels
-MEASURES = {"validation_loss": "validation log loss", "test_loss": "test log loss", "test_error": "test error"}
-N_TRAIN = 100  # training examples: so few that regularization matters
-DRAWS = 32  # draws of dropout masks per observation
+MEASURES = {"test_loss": "test log loss", "test_error": "test error"}
 FREE = tuple(name for name, pinned in zip(appendix_box().names, appendix_box().pinned, strict=True) if not pinned)
 
 
 @dataclass(frozen=True)
+class Half:
+    """One half of the demo: two methods that share the data, the seeds and the number of runs.
+
+    Parameters
+    ----------
+    ours, other : str
+        The names of the methods in the records.
+    labels : tuple of two str
+        What a reader sees in place of `ours` and `other`.
+    title : str
+        The heading of this half.
+    about : str
+        A sentence on what is compared.
+    step : str
+        What a record of it is: a run or an epoch.
+    """
+
+    ours: str
+    other: str
+    labels: tuple[str, str]
+    title: str
+    about: str
+    step: str
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The label of each method, by its name in the records; ours is the first."""
+        return dict(zip((self.ours, self.other), self.labels, strict=True))
+
+    @property
+    def axis(self) -> str:
+        """What the horizontal axis of a figure counts."""
+        return "training runs" if self.step == "run" else "epochs"
+
+
+BETWEEN = Half(
+    "tuneloss",
+    "random",
+    ("TuneLoss", "random search"),
+    "Between runs",
+    "TuneLoss learns the weights of the next run from the models so far. Random search draws them.",
+    "run",
+)
+INSIDE = Half(
+    "online",
+    "plain",
+    ("tuned inside", "plain"),
+    "Inside one run",
+    "One run learns the weights after each epoch. The other is the same run with log loss alone.",
+    "epoch",
+)
+HALVES = (BETWEEN, INSIDE)
+SHOWN = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # epochs that get a row, beside the last one
+
+
+@dataclass(frozen=True)
 class Demo(Experiment):
-    """A comparison that takes seconds. Its records are not written to a file.
+    """Two comparisons that take seconds. Their records are not written to a file.
 
     Each repeat has its own data split, first weights and training noise, all derived from `seed`. Within a repeat, the
-    methods share all of these and differ only in the weights that they propose.
+    methods share all of these and differ only in the weights.
 
     Parameters
     ----------
     runs : int, default 10
-        Training runs per method and repeat.
-    repeats : int, default 1
+        Training runs per repeat, of each method that tunes between runs.
+    repeats : int, default 20
         Independent repeats.
     seed : int, default 0
         Seed of all random numbers.
@@ -64,7 +106,7 @@ class Demo(Experiment):
     """
 
     runs: int = 10
-    repeats: int = 1
+    repeats: int = 20
     seed: int = 0
     epochs: int = 100
     pixel_unit: float = 2.0
@@ -75,124 +117,133 @@ class Demo(Experiment):
             if getattr(self, name) < least:
                 raise InvalidInput(f"`{name}` must be at least {least}; found {getattr(self, name)}.")
 
-    def units(self) -> list[TunerRuns]:
+    def units(self) -> list[DemoRuns]:
         """Return one unit per repeat and method."""
-        settings = {
-            "tuneloss": Setting("tuneloss", epochs=self.epochs, draws=DRAWS),
-            "random": Setting("random", epochs=self.epochs, first="tuner"),
-        }
-        return [
-            DemoRuns(self.NAME, DIGITS, tuner, repeat, self.runs, settings[tuner], self.seed, self.pixel_unit)
-            for repeat in range(self.repeats)
-            for tuner in METHODS
-        ]
+        return [unit for repeat in range(self.repeats) for half in HALVES for unit in self.pair(half, repeat)]
+
+    def pair(self, half: Half, repeat: int) -> tuple[DemoRuns, DemoRuns]:
+        """Return the units of both methods of a half, in one repeat."""
+        given = (self.seed, self.pixel_unit)
+        ours, other = ((self.NAME, DIGITS, name, repeat) for name in half.names)
+        if half is INSIDE:
+            return OneRun(*ours, self.epochs, None, *given), OneRun(*other, self.epochs, None, *given)
+        tuned = Setting(half.ours, epochs=self.epochs, draws=DRAWS)
+        drawn = Setting(half.other, epochs=self.epochs, first="tuner")
+        return DemoRuns(*ours, self.runs, tuned, *given), DemoRuns(*other, self.runs, drawn, *given)
+
+    def watch(self, half: Half) -> Iterator[tuple[Record, Record]]:
+        """Run the first repeat of a half here, and yield the records of both methods, step by step."""
+        from threadpoolctl import threadpool_limits
+
+        ours, other = self.pair(half, 0)
+        with threadpool_limits(1):  # the same numbers as in `run_units`
+            yield from zip(ours.run(), other.run(), strict=True)
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
-        """Return two tables: the runs of TuneLoss in the first repeat, and the final comparison."""
-        return [self.runs_table(records), self.final_table(records)]
-
-    def runs_table(self, records: Sequence[Record]) -> Table:
-        """Build the table of TuneLoss's runs in the first repeat; the best one is marked."""
-        runs = method_records(records, "tuneloss")[0]
-        best = best_so_far(runs)[-1]
-        title = "TuneLoss" if self.repeats == 1 else f"TuneLoss, repeat 1 of {self.repeats}"
-        marked = None if best is None else runs.index(best)
-        return Table(("run", *FREE, *MEASURES.values()), [run_cells(run) for run in runs], title, marked=marked)
-
-    def final_table(self, records: Sequence[Record]) -> Table:
-        """Build the table of all methods after their last run, with their difference."""
-        rows = [
-            [label, *(measure_text(name, values[name]) for name in MEASURES)]
-            for label, values in final_measures(records).items()
-        ]
+        """Return one table: each method's measures at its best model, and the differences."""
+        rows = []
+        for half in HALVES:
+            outcome = Outcome.of(records, half)
+            number = f"{self.runs} run{'s' if self.runs > 1 else ''}" if half is BETWEEN else "1 run"
+            named = [f"{number}, {label}" for label in half.labels]
+            rows += [
+                [label, *(measure_text(name, value[name]) for name in MEASURES)]
+                for label, value in zip(named, (outcome.ours, outcome.other), strict=True)
+            ]
+            loss, error = (outcome.difference[name] for name in MEASURES)
+            rows.append(["difference", loss.text(3), f"{error.text(1, factor=100)} points"])
         over = f"mean ± 95% interval over {self.repeats} repeats"
         note = over if self.repeats > 1 else "one repeat; use --repeats 20 for intervals"
-        header = (f"after {self.runs} runs", *MEASURES.values())
-        return Table(header, rows, note=f"The model of least validation log loss; {note}.")
+        return [Table(("", *MEASURES.values()), rows, note=f"The model of least validation log loss; {note}.")]
 
     def figure(self, records: Sequence[Record]) -> Figure:
-        """Draw test log loss and test error by run, side by side."""
+        """Draw test log loss by run and by epoch, side by side."""
         figure = Figure(figsize=(9.6, 3.8), layout="constrained", facecolor="white")
-        left, right = figure.subplots(1, 2)
-        draw_measure(left, records, "test_loss")
-        draw_measure(right, records, "test_error")
+        for axes, half in zip(figure.subplots(1, 2), HALVES, strict=True):
+            draw_half(axes, half_records(records, half), half.step, "test_loss")
+            axes.set_title(half.title, fontsize=12, loc="left")
         return figure
+
+    def verdict(self, records: Sequence[Record]) -> list[str]:
+        """Say in one sentence per half what tuning gained, with numbers."""
+        runs = "1 run" if self.runs == 1 else f"{self.runs} runs"
+        between, inside = (Outcome.of(records, half) for half in HALVES)
+        sooner = "" if between.told_apart() != "lower" else _sooner(records, self.runs)
+        return [
+            f"After {runs}, the loss tuned between runs {between.text('random search after as many')}{sooner}.",
+            f"The run whose loss is tuned inside {inside.text('the same run without tuning')}.",
+        ]
 
 
 @dataclass(frozen=True)
-class DemoRuns(TunerRuns):
-    """One repeat of one method of the demo.
+class Outcome:
+    """The measures of both methods of a half, each at its model of least validation log loss.
 
     Parameters
     ----------
-    seed : int, default 0
-        The seed of the demo, from which all seeds of the repeat are derived.
-    pixel_unit : float, default 2.0
-        See `tuneloss.paper.datasets.digits`.
+    ours, other, difference : dict of str to Interval
+        Mean and interval over repeats, by measure; the difference is paired by repeat.
     """
 
-    seed: int = 0
-    pixel_unit: float = 2.0
+    ours: dict[str, Interval]
+    other: dict[str, Interval]
+    difference: dict[str, Interval]
 
-    def seeds(self) -> Seeds:
-        """Return the seeds of this repeat.
+    @classmethod
+    def of(cls, records: Sequence[Record], half: Half) -> Outcome:
+        """Compute the outcome of a half from all records."""
+        repeats = [by_repeat(records, DIGITS, name) for name in half.names]
+        ours, other = ({m: last_measure(method, m) for m in MEASURES} for method in repeats)
+        differences = {m: paired_difference(ours[m], other[m]) for m in MEASURES}
+        return cls(
+            {m: interval(list(values.values())) for m, values in ours.items()},
+            {m: interval(list(values.values())) for m, values in other.items()},
+            {m: value or Interval(math.nan, math.nan) for m, value in differences.items()},
+        )
 
-        Random search has the seed of the first weights, so that both methods start with the same weights.
-        """
-        seeds = np.random.SeedSequence(self.seed).spawn(self.repeat + 1)[self.repeat]
-        split, masks, first, tuner, training = seeds.spawn(5)
-        return Seeds(split, masks, first, first if self.tuner == "random" else tuner, training.spawn(self.runs))
+    def told_apart(self) -> str:
+        """Return "lower" or "higher" if the interval of our difference in test log loss excludes 0, else ""."""
+        difference = self.difference["test_loss"]
+        if not abs(difference.mean) > difference.half:
+            return ""
+        return "lower" if difference.mean < 0 else "higher"
 
-    def split(self, seeds: Seeds) -> Split:
-        """Draw a split of the digits."""
-        return digits(np.random.default_rng(seeds.split), n_train=N_TRAIN, pixel_unit=self.pixel_unit)
+    def text(self, than: str) -> str:
+        """Return a clause that compares test log loss, and claims no more than the interval allows."""
+        ours, other, difference = (part["test_loss"] for part in (self.ours, self.other, self.difference))
+        if not math.isfinite(difference.mean):
+            return f"cannot be compared with {than}, because runs failed"
+        side, numbers = self.told_apart(), f"{ours.mean:.3f} against {other.mean:.3f}"
+        if math.isnan(difference.half):
+            return f"has test log loss {numbers} of {than}; one repeat cannot tell this from luck"
+        if not side:
+            return f"cannot be told apart from {than} by test log loss: {numbers}, difference {difference.text(3)}"
+        share = abs(difference.mean) / other.mean
+        return f"has {share:.0%} {side} test log loss than {than}: {numbers}, difference {difference.text(3)}"
 
 
-def method_records(records: Sequence[Record], tuner: str) -> ByRepeat:
-    """Return the records of a method, by repeat."""
-    return by_repeat(records, DIGITS, tuner)
+def half_records(records: Sequence[Record], half: Half) -> dict[str, ByRepeat]:
+    """Return the records of both methods, by label and repeat; ours are the first."""
+    return {label: by_repeat(records, DIGITS, name) for name, label in half.names.items()}
 
 
-def final_measures(records: Sequence[Record]) -> dict[str, dict[str, Interval]]:
-    """Compute each method's measures after its last run, by label; "difference" is TuneLoss minus random search.
+def shown_steps(n: int, half: Half) -> list[int]:
+    """Return the numbers of the steps that get a row: all runs, but only some of `n` epochs."""
+    return [step for step in range(1, n + 1) if half is BETWEEN or step in SHOWN or step == n]
 
-    The difference is paired: the methods share the split and the first run of each repeat.
-    """
-    last = {name: {m: last_measure(method_records(records, name), m) for m in MEASURES} for name in METHODS}
-    finals = {label: {m: interval(list(last[name][m].values())) for m in MEASURES} for name, label in METHODS.items()}
-    differences = {m: paired_difference(last["tuneloss"][m], last["random"][m]) for m in MEASURES}
-    return finals | {"difference": {m: value for m, value in differences.items() if value is not None}}
+
+def _sooner(records: Sequence[Record], runs: int) -> str:
+    """Say how many runs we need for what random search reaches with all of its runs, if that is less."""
+    ours, other = (curve(repeats, "test_loss").mean for repeats in half_records(records, BETWEEN).values())
+    first = int(np.argmax(ours <= other[-1])) + 1
+    return f". It needs {first} run{'s' if first > 1 else ''} to get as low as random search" if first < runs else ""
 
 
 def measure_text(name: str, value: Interval) -> str:
-    """Format a measure: an error in per cent, a loss with four decimals."""
-    return value.percent() if name == "test_error" else str(value)
+    """Format a measure: an error in per cent, a loss with three decimals."""
+    return value.percent() if name == "test_error" else value.text(3)
 
 
-def run_cells(run: Record) -> list[str]:
-    """Return the cells of a run: its number, free weights, validation log loss, test log loss and test error."""
-    number, weights = str(run["run"] + 1), [f"{run['weights'][name]:.3g}" for name in FREE]
-    if run.get("failed"):
-        return [number, *weights, f"failed: {run['failed']}", "", ""]
-    losses = [f"{run['validation_loss']:.4f}", f"{run['test_loss']:.4f}"]
-    return [number, *weights, *losses, f"{100 * run['test_error']:.1f}%"]
-
-
-def draw_measure(axes: Axes, records: Sequence[Record], measure: str) -> None:
-    """Draw a measure of the best model so far, by run: the mean of each method, with its 95% interval as a band."""
-    curves = {name: curve(method_records(records, name), measure) for name in METHODS}
-    for name, drawn in curves.items():
-        runs = np.arange(1, len(drawn.mean) + 1)
-        axes.plot(runs, drawn.mean, color=COLORS[name], marker="o", markersize=4, linewidth=2, label=METHODS[name])
-        if drawn.repeats > 1:
-            low, high = drawn.mean - drawn.half, drawn.mean + drawn.half
-            axes.fill_between(runs, low, high, color=COLORS[name], alpha=0.22, linewidth=0)
-    axes.set(xlabel="training runs", ylabel=MEASURES[measure])
-    axes.xaxis.set_major_locator(whole_numbers())
-    if any(np.isfinite(drawn.mean).any() for drawn in curves.values()):  # a logarithmic axis needs a number
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 6, 8)))
-        axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0) if measure == "test_error" else "{x:g}")
-    axes.legend(frameon=False, labelcolor=INK)
-    style(axes)
+def weight_texts(record: Record) -> list[str]:
+    """Return the free weights of a record as text."""
+    return [f"{record['weights'][name]:.3g}" for name in FREE]

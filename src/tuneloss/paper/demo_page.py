@@ -1,4 +1,4 @@
-"""The HTML page about a demo: its result in words, tables, curves, and the weights within the box."""
+"""The HTML page about a demo: its verdict and table, then for each half the curves, the weights and the steps."""
 
 from __future__ import annotations
 
@@ -9,27 +9,19 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from tuneloss import Box
 from tuneloss.files import write_whole
-from tuneloss.paper.demo import (
-    FREE,
-    MEASURES,
-    METHODS,
-    N_TRAIN,
-    Demo,
-    draw_measure,
-    final_measures,
-    measure_text,
-    method_records,
-)
-from tuneloss.paper.experiment import Table
+from tuneloss.paper.demo import FREE, HALVES, INSIDE, MEASURES, Demo, Half, half_records, shown_steps, weight_texts
+from tuneloss.paper.demo_figures import draw_half
+from tuneloss.paper.demo_runs import N_TRAIN, box_from_zero
 from tuneloss.paper.results import Record
-from tuneloss.paper.statistics import Interval, best_so_far
+from tuneloss.paper.statistics import best_so_far
 from tuneloss.paper.terms import appendix_box
 from tuneloss.report import html, pictures
 from tuneloss.report.axes import WeightRange, draw_weight, panel
 from tuneloss.tuning.sampling import ranges
 
-AT_BOUND = 1e-3  # a weight this near to a bound is at the bound; relative to the bound, or to a linear range
+FAR = 0.25  # weights that stay below this share of their upper bound are drawn without it
 
 
 @np.errstate(all="ignore")  # figures with extreme numbers are replaced by a sentence
@@ -45,118 +37,102 @@ def write_page(demo: Demo, records: Sequence[Record], folder: Path) -> Path:
 @np.errstate(all="ignore")
 def page(demo: Demo, records: Sequence[Record]) -> str:
     """Return the page as text."""
+    (table,) = demo.tables(records)
     sections = [
-        html.Section("What was learned", html.paragraphs(words(demo, records)) + _final_table(demo, records)),
-        html.Section("Best so far", html.figures(_curves(demo, records))),
-        html.Section("Weights against the box", html.figures(_weights(demo, records))),
-        html.Section("Runs of TuneLoss", _runs_table(demo, records)),
+        html.Section(
+            "What was gained",
+            html.paragraphs(demo.verdict(records)) + html.table(table.header, table.rows, caption=table.note),
+        ),
+        *(html.Section(half.title, _half_body(demo, records, half)) for half in HALVES),
     ]
     about = (
         f"Softmax regression on scikit-learn's digits with {N_TRAIN} training examples, {demo.epochs} epochs of "
-        "AdaGrad per run. The loss is log loss plus weights times L1, L2, uniform-label loss and dropout loss. Models "
-        f"are chosen by validation log loss. {demo.repeats} repeat{'s' if demo.repeats > 1 else ''} of {demo.runs} "
-        f"runs, seed {demo.seed}."
+        "AdaGrad per run. The loss is log loss plus weights times L1, L2, label smoothing (uniform) and dropout. "
+        f"Models are chosen by validation log loss. {demo.repeats} repeat{'s' if demo.repeats > 1 else ''}, seed "
+        f"{demo.seed}."
     )
-    return html.page("TuneLoss on handwritten digits", about, sections)
+    return html.page("A loss tuned between runs, and inside one run", about, sections)
 
 
-def words(demo: Demo, records: Sequence[Record]) -> list[str]:
-    """Say what was learned: first the result, then where the best weights lie in the box."""
-    first, second = METHODS.values()
-    final = final_measures(records)
-    loss, error = (measure_text(name, final[first][name]) for name in ("test_loss", "test_error"))
-    best = best_so_far(method_records(records, "tuneloss")[0])[-1]
-    sentences = [
-        f"After {demo.runs} runs, the model of {first} has test log loss {loss} and test error {error}.",
-        f"After as many runs, {second} has test log loss {final[second]['test_loss']}.",
-        _verdict(final["difference"]["test_loss"]),
-    ]
-    if best is not None:
-        of = "" if demo.repeats == 1 else " of repeat 1"
-        places = ", ".join(_place(best["weights"][weight.name], weight) for weight in weight_ranges(records))
-        sentences.append(f"The best run{of} of {first} is number {best['run'] + 1}, with {places}.")
-    return sentences
+def _half_body(demo: Demo, records: Sequence[Record], half: Half) -> str:
+    """Return what one half shows: a sentence, curves, weights, and a table of the first repeat."""
+    drawings = html.figures(_curves(demo, records, half) + _weights(demo, records, half))
+    return html.paragraphs([half.about]) + drawings + _steps_table(demo, records, half)
 
 
-def _verdict(difference: Interval) -> str:
-    """Say which method is better, and whether chance explains it."""
-    first, second = METHODS.values()
-    if math.isnan(difference.half):
-        side = "below" if difference.mean < 0 else "above"
-        return f"{first} is {abs(difference.mean):.4f} {side} {second}; one repeat cannot tell this from luck."
-    if abs(difference.mean) <= difference.half:
-        return f"The paired difference, {difference}, is within what chance explains (95%)."
-    side = "lower" if difference.mean < 0 else "higher"
-    return f"{first} is {side} by {Interval(abs(difference.mean), difference.half)} (paired, 95% interval)."
-
-
-def _place(value: float, weight: WeightRange) -> str:
-    """Format a weight, and say whether it is at a bound."""
-    size = 0.0 if weight.log else weight.upper - weight.lower
-    for bound, side in ((weight.lower, "lower"), (weight.upper, "upper")):
-        if abs(value - bound) <= AT_BOUND * max(abs(bound), size):
-            return f"{weight.name} = {value:.3g} (at its {side} bound)"
-    return f"{weight.name} = {value:.3g}"
-
-
-def weight_ranges(records: Sequence[Record]) -> list[WeightRange]:
-    """Return each free weight by method, repeat and run, with its bounds."""
-    box = appendix_box()
-    log = ranges(box).log
-    repeats = {label: method_records(records, tuner) for tuner, label in METHODS.items()}
-    weights = []
-    for name in FREE:
-        values = {
-            label: np.array([[run["weights"][name] for run in runs] for runs in repeats[label].values()])
-            for label in METHODS.values()
-        }
-        j = box.names.index(name)
-        weights.append(WeightRange(name, float(box.lower[j]), float(box.upper[j]), bool(log[j]), values))
-    return weights
-
-
-def measure_figure(records: Sequence[Record], measure: str) -> Figure:
-    """Draw one measure by run."""
+def measure_figure(records: Sequence[Record], half: Half, measure: str) -> Figure:
+    """Draw one measure of a half."""
     figure, axes = panel()
-    draw_measure(axes, records, measure)
+    draw_half(axes, half_records(records, half), half.step, measure)
     return figure
 
 
-def _curves(demo: Demo, records: Sequence[Record]) -> list[tuple[str, str]]:
-    """Draw each measure by run, with a caption."""
-    band = " Bands: 95% interval of the mean over repeats." if demo.repeats > 1 else ""
+def _curves(demo: Demo, records: Sequence[Record], half: Half) -> list[tuple[str, str]]:
+    """Draw each measure of a half, with a caption."""
+    which = "of the model as it is then" if half is INSIDE else "of the model of least validation log loss so far"
+    band = " Where the bands do not overlap, the difference by repeat is significant (95%)." if demo.repeats > 1 else ""
     return [
         (
-            pictures.to_svg(measure_figure(records, measure), measure),
-            f"{label.capitalize()} of the model of least validation log loss so far.{band}",
+            pictures.to_svg(measure_figure(records, half, measure), f"{half.step}-{measure}"),
+            f"{label.capitalize()} {which}.{band}",
         )
         for measure, label in MEASURES.items()
     ]
 
 
-def _weights(demo: Demo, records: Sequence[Record]) -> list[tuple[str, str]]:
-    """Draw each free weight over the runs, with a caption."""
-    first, second = METHODS.values()
-    line = f"{first}, median of repeats" if demo.repeats > 1 else first
+def weight_ranges(records: Sequence[Record], half: Half) -> list[WeightRange]:
+    """Return each free weight by method, repeat and step, with its bounds. A plain run has no weights to show."""
+    box: Box = box_from_zero() if half is INSIDE else appendix_box()
+    log = ranges(box).log
+    methods = half_records(records, half)
+    weights = []
+    for name in FREE:
+        values = {
+            label: np.array([[step["weights"][name] for step in steps] for steps in methods[label].values()])
+            for label in (half.labels[:1] if half is INSIDE else half.labels)
+        }
+        j = box.names.index(name)
+        lower, upper = float(box.lower[j]), float(box.upper[j])
+        if not log[j] and max(array.max() for array in values.values()) < FAR * upper:
+            upper = math.inf  # not drawn: it would make the weights a flat line
+        weights.append(WeightRange(name, lower, upper, bool(log[j]), values))
+    return weights
+
+
+def _weights(demo: Demo, records: Sequence[Record], half: Half) -> list[tuple[str, str]]:
+    """Draw each free weight over the steps of a half, with a caption."""
+    ours, other = half.labels
+    line = f"Line: {ours}{', median of repeats' if demo.repeats > 1 else ''}"
+    points = "" if half is INSIDE else f" Points: {other}."
     drawings = []
-    for i, weight in enumerate(weight_ranges(records)):
+    for i, weight in enumerate(weight_ranges(records, half)):
         figure, axes = panel()
-        draw_weight(axes, weight)
-        caption = f"Weight of {weight.name}. Line: {line}; points: {second}; dashed: bounds of the box."
-        drawings.append((pictures.to_svg(figure, f"weight-{i}"), caption))
+        draw_weight(axes, weight, half.axis)
+        caption = f"Weight of {weight.name}. {line}.{points} Dashed: bounds of the box."
+        drawings.append((pictures.to_svg(figure, f"{half.step}-weight-{i}"), caption))
     return drawings
 
 
-def _final_table(demo: Demo, records: Sequence[Record]) -> str:
-    """Return the final comparison as HTML."""
-    over = f", mean ± 95% interval over {demo.repeats} repeats" if demo.repeats > 1 else ""
-    caption = f"After {demo.runs} runs, the model of least validation log loss{over}."
-    return html.table(("method", *MEASURES.values()), demo.final_table(records).rows, caption=caption)
-
-
-def _runs_table(demo: Demo, records: Sequence[Record]) -> str:
-    """Return the runs of TuneLoss as HTML."""
+def _steps_table(demo: Demo, records: Sequence[Record], half: Half) -> str:
+    """Return our runs or epochs of the first repeat as HTML; the best is marked."""
+    steps = half_records(records, half)[half.labels[0]][0]
+    best = best_so_far(steps)[-1]
+    numbers = shown_steps(len(steps), half)
+    if best is not None:
+        numbers = sorted({*numbers, best["run"] + 1})
     of = f" of repeat 1 of {demo.repeats}" if demo.repeats > 1 else ""
-    table: Table = demo.runs_table(records)
-    caption = f"Runs{of}; the one of least validation log loss is marked."
-    return html.table(table.header, table.rows, caption=caption, chosen=table.marked)
+    caption = f"{half.step.capitalize()}s{of}; the one of least validation log loss is marked."
+    return html.table(
+        (half.step, *FREE, "validation log loss", *MEASURES.values()),
+        [step_cells(steps[number - 1]) for number in numbers],
+        caption=caption,
+        chosen=None if best is None else numbers.index(best["run"] + 1),
+    )
+
+
+def step_cells(record: Record) -> list[str]:
+    """Return the row of a run or epoch: its number, weights and measures, or why it failed."""
+    first = [str(record["run"] + 1), *weight_texts(record)]
+    if "failed" in record:
+        return [*first, f"failed: {record['failed']}", "", ""]
+    return [*first, f"{record['validation_loss']:.4f}", f"{record['test_loss']:.4f}", f"{record['test_error']:.1%}"]

@@ -13,7 +13,7 @@ from tuneloss.paper.tuner_runs import TunerRuns
 from tuneloss.paper.tuners import LABELS, TUNERS, check_tuner
 
 SMALL, LARGE = ("tf_flowers", "nct_crc_he_3class"), ("oxford_iiit_pet", "caltech101")
-REPEATS = dict.fromkeys(SMALL, 100) | dict.fromkeys(LARGE, 10)  # fewer on large data sets, which take long
+REPEATS = dict.fromkeys(SMALL, 100) | dict.fromkeys(LARGE, 20)  # fewer on large data sets, which take long
 OTHER_REPEATS = 10  # repeats on any other data set
 SLOW = "hypergradient"  # a tuner that needs several seconds per run on large sets: there it runs only if it is named
 OURS = "tuneloss"  # the tuner with which the others are compared
@@ -36,7 +36,7 @@ class Table1(Experiment):
     datasets : sequence of str
         Names of data sets.
     repeats : int, optional
-        Repeats per data set; by default 100 on the small sets and 10 on the others.
+        Repeats per data set; by default 100 on the small sets, 20 on the large ones and 10 on any other.
     runs : int, default 10
         Training runs per tuner and repeat.
     tuners : sequence of str, optional

@@ -14,6 +14,7 @@ from tuneloss.report.labels import as_label
 from tuneloss.types import Array
 
 DASHED = (0, (4, 3))  # line style of a reference line: 4 points of ink, then a gap of 3 points
+MOST_MARKED = 30  # a line through more points has no markers
 
 
 def panel() -> tuple[Figure, Axes]:
@@ -63,7 +64,7 @@ class WeightRange:
     values: dict[str, Array]
 
 
-def draw_weight(axes: Axes, weight: WeightRange) -> None:
+def draw_weight(axes: Axes, weight: WeightRange, xlabel: str = "training runs") -> None:
     """Draw a weight over the runs, with its bounds: the first method as lines, the others as points."""
     (first, values), *others = weight.values.items()
     runs = np.arange(1, values.shape[1] + 1)
@@ -75,13 +76,14 @@ def draw_weight(axes: Axes, weight: WeightRange) -> None:
         axes.plot(runs, values.T, color=SERIES[0], linewidth=0.8, alpha=0.3)
     label = as_label(first if len(values) == 1 else f"{first} (median)")
     median = np.median(values, axis=0)
-    axes.plot(runs, median, color=SERIES[0], marker="o", markersize=4, linewidth=2, label=label)
+    marker = "o" if len(runs) <= MOST_MARKED else ""
+    axes.plot(runs, median, color=SERIES[0], marker=marker, markersize=4, linewidth=2, label=label)
     if weight.log:
         axes.set_yscale("log")
     for bound in (weight.lower, weight.upper):
         if np.isfinite(bound):
             axes.axhline(bound, color=INK, linewidth=0.9, linestyle=DASHED)
-    axes.set_xlabel("training runs")
+    axes.set_xlabel(xlabel)
     axes.set_ylabel(as_label(f"weight of {weight.name}"))
     axes.xaxis.set_major_locator(whole_numbers())
     style(axes)

@@ -5,43 +5,53 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from matplotlib.figure import Figure
-
 from tuneloss.core.learn import LearnedLoss
-from tuneloss.report import html, runs_figures
+from tuneloss.report import html, run_charts
+from tuneloss.report.charts import chart_grid
 from tuneloss.report.learned_info import alignment, is_converged, predictions, tied_models
+from tuneloss.report.online_explanation import online_explanation
 from tuneloss.report.runs_info import RunsInfo, run_name
+from tuneloss.report.words import score_text, weight_text
 from tuneloss.tuning.run import Run
 
-NamedFigure = tuple[str, Figure | None, str]  # name, figure, caption; None if there is nothing to draw
+WAYS = {  # how the weights of a run were proposed, by `Run.way`
+    "start": "They are a start point that was given to the tuner.",
+    "center": "They are the center of the box, with which a tuner begins.",
+    "random": "They were drawn at random from the box.",
+    "nearby": "The proposal had been tried before, so the tuner moved it to a nearby point.",
+    "learned": "LearnLoss proposed them from all runs before.",
+    "local": "LearnLoss proposed the direction of this step from the best run before.",
+    "signs": "They are a step from the best run before, by the signs of the estimated slopes of the error.",
+    "model": "A Gaussian process of the error proposed them, near the best run before.",
+}
 
 
 def explanation(info: RunsInfo) -> str:
     """Return the body of the section as HTML."""
+    if info.is_online:
+        return online_explanation(info)
+    charts = [run_charts.predicted_chart(info), run_charts.alignment_chart(info)]
     if info.from_search:
-        return html.paragraphs(_search_words(info)) + runs_figures.side_by_side(_figures(info))
-    if info.learned is None:
+        words = html.paragraphs(_search_words(info))
+    elif info.learned is None:
         return html.paragraphs(["LearnLoss has nothing to learn from yet, or found no solution."])
-    caption = (
-        "At 1, the gradients of loss and error point the same way, so training lowers the error. At 0, it does not."
-    )
-    figures = [*_figures(info), ("alignment", runs_figures.alignment_figure(info), caption)]
-    return html.paragraphs(_learned_words(info, info.learned)) + runs_figures.side_by_side(figures)
+    else:
+        words = html.paragraphs(_proposal_words(info)) + html.paragraphs(_learned_words(info, info.learned))
+    return html.pair(words, chart_grid(charts))
 
 
-def _figures(info: RunsInfo) -> list[NamedFigure]:
-    """Return the figures of predicted errors and of contributions, with their captions."""
-    level = ", up to a constant" if info.from_search else ""
-    predicted = f"The error of each model, and what the learned loss predicts{level}."
-    return [
-        ("predicted", runs_figures.predicted_figure(info), predicted),
-        ("parts", runs_figures.contributions_figure(info), "What each term contributes to the loss of the best model."),
-    ]
+def _proposal_words(info: RunsInfo) -> list[str]:
+    """Say how the weights of the best run were proposed."""
+    best = info.best
+    if best is None:
+        return []
+    how = WAYS.get(best.way, "")
+    return [f"The weights in the table are those of run {run_name(best)}.", how] if how else []
 
 
 def _learned_words(info: RunsInfo, learned: LearnedLoss) -> list[str]:
     """Say what LearnLoss learned from the runs of a tuner."""
-    sentences = [_selection(info, learned), f"The loss is about {learned.scale:.4g} times the error."]
+    sentences = [_selection(info, learned), f"This loss is about {weight_text(learned.scale)} times the error."]
     tied = [info.observed[i] for i in tied_models(info.observations, learned)]
     if tied:
         sentences.append(f"The loss is equally low at {_names(tied)} (the active constraints).")
@@ -56,10 +66,10 @@ def _learned_words(info: RunsInfo, learned: LearnedLoss) -> list[str]:
 def _selection(info: RunsInfo, learned: LearnedLoss) -> str:
     """Say which model the learned loss selects."""
     name, n = _names([info.observed[learned.argmin]]), len(info.observed)
-    model = f"{name}, of {info.measure} {info.observations[learned.argmin].score:.5g}"
+    model = f"{name}, of {info.measure} {score_text(info.observations[learned.argmin].score)}"
     if n == 1:
         return f"LearnLoss has one model to learn from: {model}."
-    return f"Of {n} models, the learned loss selects {model}; no weights in the box select a better one."
+    return f"From {n} models, LearnLoss learns a loss that selects {model}; no weights in the box select a better one."
 
 
 def _fit_words(info: RunsInfo) -> list[str]:

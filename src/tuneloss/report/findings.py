@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from tuneloss.report.learned_info import bounds_met, error_share, predictions, similar_terms
+from tuneloss.report.next_code import wider_box_code
 from tuneloss.report.runs_info import RunsInfo
+from tuneloss.report.words import listed, term_words, weight_text
 
 SMALL_SHARE = 0.1  # if scaled errors are below this share of the loss, the loss says little about the error
+MOST_PAIRS = 3  # of terms that cannot be told apart; more are summed up
 POOR_FIT = 0.3  # if the loss explains less than this share of the variance of errors, its fit is poor
 
 
@@ -23,17 +28,20 @@ class Finding:
         What was found, with the number.
     remedy : str
         What to do.
+    code : str
+        What to type; empty if there is nothing to type.
     """
 
     kind: str
     statement: str
     remedy: str
+    code: str = ""
 
 
 def findings(info: RunsInfo) -> list[Finding]:
     """Return all findings."""
     single = [_failures(info), _small_scale(info), _poor_fit(info), _few_runs(info)]
-    return [finding for finding in single if finding is not None] + _at_bounds(info) + _similar_terms(info)
+    return _at_bounds(info) + [finding for finding in single if finding is not None] + _similar_terms(info)
 
 
 def _failures(info: RunsInfo) -> Finding | None:
@@ -85,43 +93,72 @@ def _few_runs(info: RunsInfo) -> Finding | None:
 
 
 def _at_bounds(info: RunsInfo) -> list[Finding]:
-    """Report weights at a bound, and learned regularizers that are 0."""
-    if info.learned is None:
+    """Report weights in use that are at a bound, and learned regularizers that are 0. A search sets its own bounds."""
+    weights = info.used_weights
+    if info.from_search or not weights:
         return []
-    weights = info.learned.as_dict()
-    zero = [
+    unused = [
         term
         for term in info.header.knots
         if not any(weights[name] for name, other in info.hinges.items() if other == term)
     ]
-    met = {name: side for name, side in bounds_met(info.learned.weights, info.box).items() if name not in info.hinges}
-    return [_zero_regularizer(term) for term in zero] + [_at_bound(n, side, weights[n]) for n, side in met.items()]
+    point = np.array([weights[name] for name in info.box.names])
+    met = {name: side for name, side in bounds_met(point, info.box).items() if name not in info.hinges}
+    lower = dict(zip(info.box.names, info.box.lower, strict=True))
+    zero = [name for name, side in met.items() if side == "lower" and lower[name] == 0]
+    sides = {name: side for name, side in met.items() if name not in zero}
+    found = [_zero_regularizer(term) for term in unused]
+    found += [_zero_weights(zero, exact=not any(weights[name] for name in zero))] if zero else []
+    return found + ([_at_bound(info, sides)] if sides else [])
 
 
 def _zero_regularizer(term: str) -> Finding:
     """Report a learned regularizer that is 0 everywhere."""
-    statement = f"The learned regularizer {term} is 0 everywhere."
-    return Finding("weight at its bound", statement, f"These runs suggest that {term} can be left out.")
+    statement = f"The learned regularizer {term_words(term)} is 0 everywhere."
+    return Finding("weight at its bound", statement, f"These runs suggest that {term_words(term)} can be left out.")
 
 
-def _at_bound(name: str, side: str, weight: float) -> Finding:
-    """Report one weight at a bound."""
-    remedy = f"{'Lower' if side == 'lower' else 'Raise'} the bound, unless you have a reason for it."
-    if side == "lower" and weight == 0:
-        remedy = f"These runs suggest that {name} does not help and can be left out."
-    return Finding("weight at its bound", f"The learned weight of {name} is at its {side} bound, {weight:.3g}.", remedy)
+def _zero_weights(names: list[str], *, exact: bool) -> Finding:
+    """Report weights that are 0; with `exact` false, some of them almost."""
+    terms = listed(map(term_words, names))
+    zero = "0" if exact else "0, or almost"
+    statement = f"The weight{'s' if len(names) > 1 else ''} of {terms} {'are' if len(names) > 1 else 'is'} {zero}."
+    does = "do not help and can" if len(names) > 1 else "does not help and can"
+    return Finding("weight at its bound", statement, f"These runs suggest that {terms} {does} be left out.")
+
+
+def _at_bound(info: RunsInfo, sides: dict[str, str]) -> Finding:
+    """Report weights at a bound that is not 0, with the code that continues in a wider box."""
+    weights = info.used_weights
+    said = listed(f"{term_words(name)} ({side}, {weight_text(weights[name])})" for name, side in sides.items())
+    statement = f"{'A weight is at its bound' if len(sides) == 1 else 'Weights at their bounds'}: {said}."
+    remedy = "Widen the box and go on, unless you have a reason for the bound."
+    return Finding("weight at its bound", statement, remedy, wider_box_code(info, sides))
 
 
 def _similar_terms(info: RunsInfo) -> list[Finding]:
     """Report pairs of terms that cannot be told apart."""
     pairs = [pair for pair in similar_terms(info.observations, info.box) if info.hinges.keys().isdisjoint(pair[:2])]
+    if len(pairs) > MOST_PAIRS:
+        return [_many_similar_terms(pairs)]
     leave = "" if info.from_search else "Leave one of them out, or pin it. "
     return [
         Finding(
             "two terms alike",
-            f"The gradients of {first} and {second} have a cosine of {cosine:.4f}, so the runs determine only the "
-            "sum of their effects.",
+            f"The gradients of {term_words(first)} and {term_words(second)} have a cosine of {cosine:.4f}, so the runs "
+            "determine only the sum of their effects.",
             f"{leave}Do not read much into the ratio of their weights.",
         )
         for first, second, cosine in pairs
     ]
+
+
+def _many_similar_terms(pairs: list[tuple[str, str, float]]) -> Finding:
+    """Report many pairs of terms that cannot be told apart as one finding."""
+    names = listed(f"{term_words(first)} and {term_words(second)}" for first, second, _ in pairs[:3])
+    return Finding(
+        "two terms alike",
+        f"{len(pairs)} pairs of terms have almost the same gradients, such as {names}, so the runs determine only the "
+        "sum of their effects.",
+        "Leave some of them out, or pin them. Do not read much into the ratios of their weights.",
+    )

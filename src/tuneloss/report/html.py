@@ -6,41 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape as escape_markup
 
+from tuneloss.report.style import STYLE
 from tuneloss.text import visible
-
-STYLE = """
-:root { color-scheme: light dark; --ground: #ffffff; --ink: #1d2127; --soft: #5a626d; --grid: #dfe2e7;
-  --accent: #0072b2; --more: #1d212755; }
-@media (prefers-color-scheme: dark) {
-  :root { --ground: #14171b; --ink: #e6e9ed; --soft: #a3abb6; --grid: #363c45; --accent: #6aa9ee; --more: #e6e9ed55; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 68rem;
-  background: var(--ground); color: var(--ink); font: 1rem/1.55 system-ui, sans-serif; }
-h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .4rem; }
-h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; }
-h1, h2, p, figcaption { overflow-wrap: break-word; }
-p { max-width: 46rem; margin: .5rem 0; }
-.about, figcaption, .caption { color: var(--soft); }
-.figures { display: grid; gap: 1.5rem 2rem; margin-top: 1.2rem;
-  grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); }
-figure { margin: 0; max-width: 36rem; }
-figure svg { display: block; width: 100%; height: auto; overflow: visible; }
-figure svg text { font-family: system-ui, sans-serif !important; }
-figcaption, .caption { font-size: .9rem; }
-.scroll { overflow-x: auto; background:
-  linear-gradient(to right, var(--ground) 1rem, transparent 2.5rem) local left / 100% 100%,
-  linear-gradient(to left, var(--ground) 1rem, transparent 2.5rem) local right / 100% 100%,
-  linear-gradient(to right, var(--more), transparent .8rem) left / 100% 100%,
-  linear-gradient(to left, var(--more), transparent .8rem) right / 100% 100%; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .8rem .3rem 0; text-align: right; border-bottom: 1px solid var(--grid); }
-th { vertical-align: bottom; }
-@media (max-width: 30rem) { th, td { padding-right: .5rem; } }
-th:first-child, td:first-child { text-align: left; }
-table.words th, table.words td { text-align: left; vertical-align: top; min-width: 6rem; }
-tr.chosen td { font-weight: 650; }
-tr.chosen td:first-child { color: var(--accent); }
-"""
 
 
 def escape(text: str) -> str:
@@ -101,12 +68,20 @@ def table(
     wrap : bool, default False
         Whether cells hold sentences, which are aligned to the left.
     """
-    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
-    lines = ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
-    body = "".join(f"<tr{' class=chosen' if i == chosen else ''}>{line}</tr>\n" for i, line in enumerate(lines))
     title = f'<p class="caption">{escape(caption)}</p>' if caption else ""
+    cells = ([escape(cell) for cell in row] for row in rows)
+    return title + raw_table([escape(cell) for cell in header], cells, chosen=chosen, wrap=wrap)
+
+
+def raw_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, chosen: int | None = None, wrap: bool = False
+) -> str:
+    """Do what `table` does with cells that are HTML already."""
+    head = "".join(f'<th scope="col">{cell}</th>' for cell in header)
+    lines = ["".join(f"<td>{cell}</td>" for cell in row) for row in rows]
+    body = "".join(f"<tr{' class=chosen' if i == chosen else ''}>{line}</tr>\n" for i, line in enumerate(lines))
     inside = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>"
-    return f'{title}<div class="scroll"><table{" class=words" if wrap else ""}>{inside}</table></div>'
+    return f'<div class="scroll"><table{" class=words" if wrap else ""}>{inside}</table></div>'
 
 
 def figures(pairs: Iterable[tuple[str, str]]) -> str:
@@ -115,12 +90,38 @@ def figures(pairs: Iterable[tuple[str, str]]) -> str:
     return f'<div class="figures">{"".join(items)}</div>'
 
 
-def page(title: str, about: str, sections: Iterable[Section]) -> str:
-    """Return the whole page: its title, a line about it, and its sections."""
+def code(text: str) -> str:
+    """Return code to type, line by line as it is."""
+    return f"<pre>{escape_markup(visible_lines(text))}</pre>"
+
+
+def visible_lines(text: str) -> str:
+    """Show hidden characters, except ends of lines."""
+    return "\n".join(visible(line) for line in text.split("\n"))
+
+
+def pair(left: str, right: str, *, fit: bool = False) -> str:
+    """Return two pieces of HTML side by side if there is room; one of them may be empty.
+
+    With `fit`, the left one is as wide as its content.
+    """
+    if not left or not right:
+        return left + right
+    return f'<div class="pair{" fit" if fit else ""}"><div>{left}</div><div>{right}</div></div>'
+
+
+def folded(summary: str, body: str) -> str:
+    """Return HTML that is shown when its summary is clicked."""
+    return f"<details><summary>{escape(summary)}</summary>{body}</details>"
+
+
+def page(title: str, about: str, sections: Iterable[Section], *, headline: str = "") -> str:
+    """Return the whole page: its title, a headline with the result, a line about it, and its sections."""
     body = "\n".join(f"<section><h2>{escape(s.heading)}</h2>\n{s.body}</section>" for s in sections)
+    result = f'<p class="verdict">{escape(headline)}</p>\n' if headline else ""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        f'<h1>{escape(title)}</h1>\n<p class="about">{escape(about)}</p>\n{body}\n</body>\n</html>\n'
+        f'<h1>{escape(title)}</h1>\n{result}<p class="about">{escape(about)}</p>\n{body}\n</body>\n</html>\n'
     )

@@ -15,11 +15,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tuneloss.files import replacing
+from tuneloss.report.charts import LARGEST, TOO_EXTREME
 from tuneloss.report.colors import GRID, INK
 from tuneloss.report.labels import drawable
 
-LARGEST = 1e100  # largest number that is drawn; on a logarithmic axis, its inverse is the smallest
-TOO_EXTREME = f"Not drawn: some numbers are beyond {LARGEST:g}, or too close to 0."
+SAME = 1 + 1e-9  # factor: numbers this near to each other are one number for a logarithmic axis
 
 
 def to_svg(figure: Figure, name: str) -> str:
@@ -71,10 +71,10 @@ def _within_bounds(figure: Figure) -> Figure:
 def _widen(axes: Axes, logs: tuple[bool, bool]) -> None:
     """Give a logarithmic axis with only one number a decade on both sides, since matplotlib may find no limits."""
     (left, bottom), (right, top) = axes.dataLim.get_points()
-    if logs[0] and left == right:
+    if logs[0] and right <= SAME * left:
         axes.set_autoscalex_on(False)
         axes.set_xlim(left / 10, right * 10)
-    if logs[1] and bottom == top:
+    if logs[1] and top <= SAME * bottom:
         axes.set_autoscaley_on(False)
         axes.set_ylim(bottom / 10, top * 10)
 

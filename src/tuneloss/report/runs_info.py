@@ -16,6 +16,7 @@ from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput, JournalError, SolverError
 from tuneloss.hinges import PiecewiseLinear, hinge_names
 from tuneloss.tuning.journal import read_lines
+from tuneloss.tuning.online_journal import MADE_BY
 from tuneloss.tuning.run import Header, Run, best_run
 from tuneloss.types import Array, Epsilon
 
@@ -35,14 +36,17 @@ class RunsInfo:
     observed : tuple of Run
         The runs that LearnLoss uses: those with gradients, or all runs if none has gradients.
     learned : LearnedLoss, optional
-        The answer of LearnLoss. None if there is no observation or no solution, or if the header holds the answer of a
-        search.
+        The answer of LearnLoss. None if there is no observation or no solution, if the header holds the answer of a
+        search, or if the runs are checkpoints of an online run, whose steps hold their own answers.
+    journal : str
+        The name of the journal, for code that continues it.
     """
 
     header: Header
     runs: tuple[Run, ...]
     observed: tuple[Run, ...]
     learned: LearnedLoss | None
+    journal: str = "runs.jsonl"
 
     @property
     def box(self) -> Box:
@@ -74,6 +78,21 @@ class RunsInfo:
     def from_search(self) -> bool:
         """Whether a search made the runs. Then it set its own box, and the header holds the answer of LearnLoss."""
         return self.header.search is not None
+
+    @property
+    def is_online(self) -> bool:
+        """Whether the runs are checkpoints of one run."""
+        return self.header.made_by == MADE_BY
+
+    @property
+    def unit(self) -> str:
+        """What one run is called: "run", "epoch" or "step"."""
+        return self.header.unit
+
+    @property
+    def used_weights(self) -> Mapping[str, float]:
+        """The weights that are used in the end: those that the header names, or those of the best run."""
+        return self.header.final or (self.best.weights if self.best is not None and self.best.weights else {})
 
     @property
     def best_or_chosen(self) -> str:
@@ -115,7 +134,7 @@ def read_runs(path: Path) -> RunsInfo:
     JournalError, InvalidInput
         If the file is not a journal, or if its runs do not fit its box.
     """
-    first, records = read_lines(path)
+    first, records, _ = read_lines(path)
     if "box" not in first:
         raise JournalError(f"The journal {path} must begin with its box; found none. This file is not a journal.")
     try:
@@ -130,7 +149,7 @@ def _as_info(path: Path, first: dict[str, Any], records: Sequence[dict[str, Any]
     runs = [Run.from_dict(record) for record in records]
     for number, run in enumerate(runs, start=2):
         _check_terms(f"Line {number} of {path}", run, header.box)
-    return runs_info(replace(header, title=header.title or path.stem), runs)
+    return replace(runs_info(replace(header, title=header.title or path.stem), runs), journal=path.name)
 
 
 def _check_terms(where: str, run: Run, box: Box) -> None:
@@ -144,7 +163,9 @@ def _check_terms(where: str, run: Run, box: Box) -> None:
 
 
 def runs_info(header: Header, runs: Sequence[Run]) -> RunsInfo:
-    """Apply LearnLoss to runs, and return the runs with its answer.
+    """Apply LearnLoss to the runs of a tuner, and return the runs with its answer.
+
+    What a search or an online run learned is not learned again: their journals hold it.
 
     Parameters
     ----------
@@ -164,7 +185,7 @@ def runs_info(header: Header, runs: Sequence[Run]) -> RunsInfo:
     with_gram = [(run, observation) for run, observation in with_observation if observation.gram is not None]
     pairs = with_gram or with_observation
     learned = None
-    if pairs and header.search is None:
+    if pairs and header.search is None and header.made_by != MADE_BY:
         epsilon: Epsilon = "balanced" if with_gram else 0.0
         with suppress(SolverError), np.errstate(all="ignore"):  # extreme numbers do no harm: an answer is verified
             learned = learn_loss([observation for _, observation in pairs], header.box, epsilon=epsilon)
@@ -172,7 +193,9 @@ def runs_info(header: Header, runs: Sequence[Run]) -> RunsInfo:
 
 
 def run_name(run: Run) -> str:
-    """Return the number of a run, from 1; models of the initial set have no number."""
+    """Return the number of a run, from 1, or that of an epoch; models of the initial set have no number."""
+    if run.step is not None:
+        return str(run.step.number)
     return "initial" if run.run is None else str(run.run + 1)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor, nn
@@ -18,8 +19,7 @@ from torch.optim import Optimizer
 from tuneloss.checks import as_integer, reading
 from tuneloss.core.learn import LearnedLoss
 from tuneloss.core.observation import Observation
-from tuneloss.errors import InvalidInput, JournalError
-from tuneloss.files import write_whole
+from tuneloss.errors import InvalidInput
 from tuneloss.ranking import best_index
 from tuneloss.torch.observing.batches import number_of
 from tuneloss.torch.observing.observe import ObserveOptions, check_call, observe_with
@@ -28,9 +28,9 @@ from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.penalties import L2
 from tuneloss.torch.wrappers import bare
 from tuneloss.tuning.history import History, StepRecord
-from tuneloss.tuning.journal import journal_bytes
 from tuneloss.tuning.online import OnlineLearner, OnlinePolicy
-from tuneloss.tuning.run import Header, Run
+from tuneloss.tuning.online_journal import MADE_BY, scores_to_compare, write_online_journal
+from tuneloss.tuning.run import Header
 
 VERSION = 1  # of the state dict
 HARMFUL_RISE = 0.05  # relative: tuning may hurt if the error stays this far above the best
@@ -107,6 +107,7 @@ class OnlineTuner:
         self._history = History(loss.names)
         self._calls, self._best_index, self._warned_of = 0, -1, -1
         self._best_model: dict[str, Any] = {}
+        self._run_id = secrets.token_hex(8)
         if optimizer is not None:
             _warn_of_weight_decay(optimizer, loss)
 
@@ -161,7 +162,7 @@ class OnlineTuner:
         if step.learned is not None:
             self.loss.set_weights(step.weights)
         seconds = time.perf_counter() - began
-        self._history.append(StepRecord.of(self._calls, observation, weights, step.learned, step.note, seconds))
+        self._history.append(StepRecord.of(self._calls, observation, weights, step, seconds))
         if is_best:
             self._best_index, self._best_model = len(self._history) - 1, best_model
         if step.solver_failed:
@@ -210,36 +211,49 @@ class OnlineTuner:
         self._learner.hold()
         return self.loss.as_dict()
 
-    def write_journal(self, path: str | os.PathLike[str]) -> Path:
+    def write_journal(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        unit: Literal["epoch", "step"] | None = None,
+        compare: Mapping[str, float] | None = None,
+    ) -> Path:
         """Write all steps to a journal, which `tuneloss report` turns into a page.
 
-        Each step is a run. Only the last observations, which the policy still needs, have their gram.
+        Call it as often as you like, such as after each epoch: a journal that this run wrote is replaced, in one step
+        that a kill cannot cut. A run that was resumed by `load_state_dict` is the same run. Only the last observations,
+        which the policy still needs, have their gram.
 
         Parameters
         ----------
         path : path
-            The file to write. It must not exist.
+            The file to write. If it exists, this run must have written it.
+        unit : {"epoch", "step"}, optional
+            What the report calls one call of `step`. By default "epoch", or "step" if `every` is above 1.
+        compare : mapping of str to float, optional
+            Scores of other runs by name, such as ``{"the same run without tuning": 0.46}``. A score is the metric, or
+            the validation error if there is none. The report compares the best model with the best of them.
 
         Returns
         -------
         Path
             The path of the file.
         """
-        if Path(path).exists():
-            raise JournalError(f"The journal of an online run must be a new file; found {path}. Name another one.")
+        if unit not in (None, "epoch", "step"):
+            raise InvalidInput(f'`unit` must be "epoch" or "step"; found {unit!r}.')
         knots = {name: positions.tolist() for name, (positions, _) in self.loss.regularizers().items()}
-        header = Header(self.loss.box, "One run, tuned as it trained", made_by="OnlineTuner", knots=knots)
-        observations = self._learner.observations
-        first = len(self._history) - len(observations)
-        runs = []
-        for i, record in enumerate(self._history):
-            observation = observations[i - first] if i >= first else record.observation()
-            runs.append(Run(i, record.weights, observation).to_dict())
-        try:
-            write_whole(Path(path), journal_bytes(header.to_dict(), runs))
-        except OSError as reason:
-            raise JournalError(f"The journal {path} must be a file that can be written: {reason}.") from reason
-        return Path(path)
+        header = Header(
+            self.loss.box,
+            "One run, tuned as it trained",
+            made_by=MADE_BY,
+            reference=scores_to_compare(compare),
+            knots=knots,
+            final=self.loss.as_dict(),
+            policy=self.policy,
+            unit=unit or ("epoch" if self.every == 1 else "step"),
+            run_id=self._run_id,
+        )
+        return write_online_journal(Path(path), header, self._history, self._learner.observations)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the tuner, including the state of the loss and the best model.
@@ -252,6 +266,7 @@ class OnlineTuner:
             "loss": self.loss.state_dict(),
             "calls": self._calls,
             "warned_of": self._warned_of,
+            "run_id": self._run_id,
             **self._learner.state_dict(),
             "history": [record.to_dict() for record in self._history],
             "best_model": dict(self._best_model),
@@ -286,11 +301,11 @@ class OnlineTuner:
                 learner.load_state_dict(state, len(history), history[-1].score)
             calls, warned_of = int(state["calls"]), int(state["warned_of"])
             best_model = _copies(state["best_model"])
-            loss = state["loss"]
+            loss, run_id = state["loss"], str(state.get("run_id", self._run_id))
         self.loss.load_state_dict(loss)
         self._learner, self._history, self._best_model = learner, history, best_model
         self._best_index = best_index(history) if history else -1
-        self._calls, self._warned_of = calls, warned_of
+        self._calls, self._warned_of, self._run_id = calls, warned_of, run_id
         self.learned = None
 
     def _observe(self) -> Observation:

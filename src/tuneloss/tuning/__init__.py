@@ -10,10 +10,12 @@
     sampling.py          points of a box, chosen without data
     online.py            OnlinePolicy and OnlineLearner: from the checkpoints of one run to weights
     history.py           the steps of an online run
+    online_journal.py    the journal of an online run
     run.py               one run, and the header of a journal
     records.py           many observations from their records at once
     ledger.py            all runs that were told, indexed
     journal.py           a file of records that survives a kill
+    extension.py         a journal that continues in another box
     progress.py          a progress bar
 
 Names outside of `__all__` are private to the package.

@@ -18,6 +18,7 @@ from tuneloss.core.cost import check_all_or_none, check_observations, check_squa
 from tuneloss.core.learn import LearnedLoss
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput, JournalError, NotFinite, RunFailed
+from tuneloss.tuning.extension import extend_journal
 from tuneloss.tuning.journal import Journal, without_garbage_collection
 from tuneloss.tuning.ledger import Ledger
 from tuneloss.tuning.progress import progress_bar
@@ -64,6 +65,9 @@ class LossTuner:
         a range spans a decade. "repeat" proposes the point again.
     journal : path, optional
         A file that keeps everything that is told. An existing one is resumed.
+    extend : bool, default False
+        Whether an existing journal may be of another box. It then continues in this box, which must have the same names
+        and contain all weights that were tried. Use it to raise a bound that the best weight has reached.
 
     Notes
     -----
@@ -97,8 +101,11 @@ class LossTuner:
         start: Mapping[str, float] | Sequence[Weights] = (),
         fallback: Fallback = "nearby",
         journal: str | os.PathLike[str] | None = None,
+        extend: bool = False,
     ) -> None:
         check_box(box)
+        if extend and journal is None:
+            raise InvalidInput('`extend=True` needs the journal to continue; found none. Give journal="runs.jsonl".')
         with reading("`start`"):
             points = [box.as_array(point) for point in ([start] if isinstance(start, Mapping) else start)]
         self.box, self.seed = box, as_integer(seed, "seed", 0)
@@ -112,7 +119,9 @@ class LossTuner:
         self._journal: Journal | None = None
         if journal is not None:
             with without_garbage_collection():
-                self._journal = Journal(journal, Header(box).to_dict())
+                self._journal = Journal(journal, Header(box).to_dict(), extend=extend)
+                if extend:
+                    extend_journal(self._journal, box)
                 self._read_journal(self._journal)
 
     @property
@@ -228,7 +237,8 @@ class LossTuner:
             source = proposal or earlier
             form = form or (None if source is None else source.form)
             self._telling = (proposal, len(ledger.runs))
-            self._record(Run(number, self.box.as_dict(point), observation, failed, numbers, form))
+            way = "" if source is None else source.way
+            self._record(Run(number, self.box.as_dict(point), observation, failed, numbers, form, way))
             self._end_telling()
 
     def run(self, train: Train, n_runs: int = 10, *, progress: bool = True) -> Run | None:
@@ -298,6 +308,7 @@ class LossTuner:
                 "history": [run.to_dict() for run in ledger.runs],
                 "pending": [proposal.point.tolist() for proposal in self._pending],
                 "pending_forms": [proposal.form for proposal in self._pending],
+                "pending_ways": [proposal.way for proposal in self._pending],
             }
 
     @classmethod
@@ -322,8 +333,9 @@ class LossTuner:
             )
             tuner._ledger.extend(Run.from_dicts(state["history"]))
             forms = state.get("pending_forms") or [None] * len(state["pending"])
-            for point, form in zip(state["pending"], forms, strict=True):
-                tuner._pending.append(Proposal(tuner.box.as_array(point), as_form(form)))
+            ways = state.get("pending_ways") or [""] * len(state["pending"])  # earlier versions did not keep them
+            for point, form, way in zip(state["pending"], forms, ways, strict=True):
+                tuner._pending.append(Proposal(tuner.box.as_array(point), as_form(form), str(way)))
         return tuner
 
     def __getstate__(self) -> dict[str, Any]:

@@ -5,13 +5,66 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, overload
 
-from tuneloss.core.learn import LearnedLoss
+from tuneloss.checks import as_integer, as_number
 from tuneloss.core.observation import Observation
+from tuneloss.tuning.online import OnlineStep
 
-SINGLE_NUMBERS = ("step", "error", "metric", "scale", "cost", "argmin", "seconds")
+SINGLE_NUMBERS = (
+    *("step", "error", "metric", "scale", "cost", "argmin", "seconds"),
+    *("kept", "n_counted", "least_scale", "cosine_before", "cosine_after"),
+)
+WHOLE_NUMBERS = ("step", "argmin", "n_counted")
+
+
+@dataclass(frozen=True)
+class LearnedStep:
+    """How one step of an online run set the weights, as a journal keeps it.
+
+    Parameters
+    ----------
+    number : int
+        Which call of `OnlineTuner.step` this was, from 1.
+    learned : dict or None
+        The answer of LearnLoss; None if nothing was learned.
+    scale, kept, n_counted, least_scale, cosine_before, cosine_after, note
+        As in `StepRecord`.
+    """
+
+    number: int
+    learned: dict[str, float] | None = None
+    scale: float | None = None
+    kept: float | None = None
+    n_counted: int | None = None
+    least_scale: float | None = None
+    cosine_before: float | None = None
+    cosine_after: float | None = None
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to JSON types; fields without a value are left out."""
+        return {name: value for name, value in asdict(self).items() if value not in (None, "")}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> LearnedStep:
+        """Read the output of `to_dict`."""
+        learned, n_counted = record.get("learned"), record.get("n_counted")
+        singles = ("scale", "kept", "least_scale", "cosine_before", "cosine_after")
+        return cls(
+            as_integer(record["number"], "number", 0),
+            None if learned is None else {str(name): as_number(w, "learned") for name, w in learned.items()},
+            n_counted=None if n_counted is None else as_integer(n_counted, "n_counted", 0),
+            note=str(record.get("note", "")),
+            **{name: as_number(record[name], name) for name in singles if record.get(name) is not None},
+        )
+
+    def next_weights(self, weights: Mapping[str, float]) -> dict[str, float] | None:
+        """Return the weights that the step set, given those before it; None if it learned nothing, or cannot tell."""
+        if self.learned is None or self.kept is None or self.learned.keys() != weights.keys():
+            return None
+        return {name: self.kept * w + (1 - self.kept) * self.learned[name] for name, w in weights.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +87,15 @@ class StepRecord:
         What was needed beyond a plain solve, in words.
     seconds : float
         How long the step took.
+    kept : float or None
+        The share of the old weights in the weights that this step set; the rest is `learned`.
+    n_counted : int or None
+        How many of the last checkpoints counted in the cost.
+    least_scale : float or None
+        The least scale that was imposed to hold the scale; None if the scale was free.
+    cosine_before, cosine_after : float or None
+        The cosine of the gradients of loss and error at this model, under the old weights and under those that this
+        step set.
     """
 
     step: int
@@ -47,20 +109,21 @@ class StepRecord:
     argmin: int | None
     note: str
     seconds: float = math.nan
+    kept: float | None = None
+    n_counted: int | None = None
+    least_scale: float | None = None
+    cosine_before: float | None = None
+    cosine_after: float | None = None
 
     @classmethod
     def of(
-        cls,
-        step: int,
-        observation: Observation,
-        weights: dict[str, float],
-        learned: LearnedLoss | None,
-        note: str,
-        seconds: float,
+        cls, number: int, observation: Observation, weights: dict[str, float], step: OnlineStep, seconds: float
     ) -> StepRecord:
         """Build the record of an observation and of what was learned from it."""
+        learned = step.learned
+        before, after = (None if math.isnan(cosine) else cosine for cosine in step.cosines or (math.nan, math.nan))
         return cls(
-            step=step,
+            step=number,
             error=observation.error,
             metric=observation.metric,
             features=dict(zip(weights, observation.features.tolist(), strict=True)),
@@ -69,9 +132,19 @@ class StepRecord:
             scale=None if learned is None else learned.scale,
             cost=None if learned is None else learned.cost,
             argmin=None if learned is None else learned.argmin,
-            note=note,
+            note=step.note,
             seconds=seconds,
+            kept=step.kept,
+            n_counted=step.n_counted,
+            least_scale=step.least_scale,
+            cosine_before=before,
+            cosine_after=after,
         )
+
+    def learned_step(self) -> LearnedStep:
+        """Return what a journal keeps of this step beside the observation."""
+        shared = {field.name: getattr(self, field.name) for field in fields(LearnedStep) if field.name != "number"}
+        return LearnedStep(self.step, **shared)
 
     @property
     def score(self) -> float:
@@ -93,7 +166,7 @@ class StepRecord:
 
 
 class History(Sequence[StepRecord]):
-    """The records of all steps, packed: 8 (7 + 3 k) bytes per step for k weights, plus one reference to its note.
+    """The records of all steps, packed: 8 (12 + 3 k) bytes per step for k weights, plus one reference to its note.
 
     Parameters
     ----------
@@ -136,25 +209,22 @@ class History(Sequence[StepRecord]):
 
     def _record(self, index: int) -> StepRecord:
         row = self._numbers[index * self._width : (index + 1) * self._width]
-        step, error, metric, scale, cost, argmin, seconds = row[: len(SINGLE_NUMBERS)]
+        single: dict[str, Any] = {
+            name: None if math.isnan(number) else int(number) if name in WHOLE_NUMBERS else number
+            for name, number in zip(SINGLE_NUMBERS, row, strict=False)
+        }
+        single["seconds"] = math.nan if single["seconds"] is None else single["seconds"]
         k = len(self._names)
         features, weights, learned = (
             dict(zip(self._names, row[start : start + k], strict=True))
             for start in range(len(SINGLE_NUMBERS), self._width, k)
         )
-        is_learned = not math.isnan(argmin)
         return StepRecord(
-            step=int(step),
-            error=error,
-            metric=None if math.isnan(metric) else metric,
+            **single,
             features=features,
             weights=weights,
-            learned=learned if is_learned else None,
-            scale=scale if is_learned else None,
-            cost=cost if is_learned else None,
-            argmin=int(argmin) if is_learned else None,
+            learned=None if single["argmin"] is None else learned,
             note=self._notes[index],
-            seconds=seconds,
         )
 
     def frame(self) -> Any:

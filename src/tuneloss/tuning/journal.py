@@ -1,7 +1,7 @@
 """An append-only file of JSON lines that survives a kill at any moment.
 
 The first line holds the format version and a header. Each further line holds one record, its number and the checksum
-of its text.
+of its text. A line may also hold new values of the header, which count from there on.
 
 A record is first written to a side file, with the length and checksum of the journal that it continues. Then it is
 appended to the journal, and the side file is removed. If a kill cuts the append short, opening the journal finishes it
@@ -20,7 +20,7 @@ import os
 import re
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +36,8 @@ except ImportError:  # Windows has no such lock; a second writer is still notice
 
 VERSION = 2
 KEY = "tuneloss-journal"
-LINE = re.compile(rb'\{"n": (\d+), "crc32": (\d+), "body": (.*)\}')  # as `_line` writes it
+CHANGE = "changed-header"  # the key of a line that holds new values of the header
+LINE = re.compile(rb'\{"n": ?(\d+), ?"crc32": ?(\d+), ?"body": ?(.*)\}')  # as `_line` writes it; once with spaces
 
 Body = dict[str, Any]
 
@@ -68,14 +69,18 @@ class Journal:
         The file; it is created if it does not exist.
     header : dict
         The content of the first line. An existing journal must have the same values.
+    extend : bool, default False
+        Whether an existing journal may have other values. `change_header` then replaces them.
 
     Attributes
     ----------
     records : list of dict
         All records, in order.
+    header : dict
+        The values of the header as they are now.
     """
 
-    def __init__(self, path: str | os.PathLike[str], header: Body) -> None:
+    def __init__(self, path: str | os.PathLike[str], header: Body, *, extend: bool = False) -> None:
         if not isinstance(path, (str, os.PathLike)) or not Path(path).name:
             raise JournalError(f"`journal` must be the path of a file; found {path!r}.")
         self.path = Path(path)
@@ -84,13 +89,27 @@ class Journal:
             self._create(_line(0, {KEY: VERSION, **header}))
             with self._locked() as file:
                 text = self._repaired(file)
-                first, self.records = _read(self.path, text)
-                self._check_header(header, first)
+                self.header, self.records, changes = _read(self.path, text)
+                self._n_changes = len(changes)
+                if not extend:
+                    self._check_header(header)
                 self._content, self._stamp = Content.of(text), _stamp(file)
 
     def append(self, record: Body) -> None:
         """Add a record. When this returns, the record is on disk; if it raises, the journal is as before."""
-        before, line = self._content, _line(len(self.records) + 1, record)
+        self._append(record, lambda: self.records.append(record))
+
+    def change_header(self, header: Body) -> None:
+        """Give the header new values, as safely as `append` adds a record. Values that it has already add no line."""
+        if {name: self.header.get(name) for name in header} != header:
+            self._append({CHANGE: header}, lambda: self._take_header(header))
+
+    def _take_header(self, header: Body) -> None:
+        self.header, self._n_changes = self.header | header, self._n_changes + 1
+
+    def _append(self, body: Body, take_in: Callable[[], None]) -> None:
+        """Add a line, and take its body in once it is on disk."""
+        before, line = self._content, _line(len(self.records) + self._n_changes + 1, body)
         with self._errors(), self._locked() as file:
             self._check_unchanged(file)
             try:
@@ -98,7 +117,7 @@ class Journal:
                 file.seek(0, os.SEEK_END)
                 write_all(file, line)
                 self._content, self._stamp = before.followed_by(line), _stamp(file)
-                self.records.append(record)
+                take_in()
             except BaseException:  # also an interrupt between these lines
                 file.truncate(before.size)
                 self._content, self._stamp = before, _stamp(file)
@@ -155,12 +174,12 @@ class Journal:
             )
         self._stamp = _stamp(file)
 
-    def _check_header(self, header: Body, first: Body) -> None:
-        values = {name: first.get(name) for name in header}
+    def _check_header(self, header: Body) -> None:
+        values = {name: self.header.get(name) for name in header}
         if values != header:
             raise JournalError(
-                f"The journal {self.path} must be of the same box; found {values}, not {header}. Use the box it was "
-                "begun with, or another file."
+                f"The journal {self.path} must be of the same box; found {values}, not {header}. Use the box it has, "
+                "or another file. With `extend=True`, it continues in any box that contains all weights tried so far."
             )
 
     def _repaired(self, file: BinaryIO) -> bytes:
@@ -227,8 +246,18 @@ def replace_journal(path: Path, draft: Path) -> None:
     os.replace(draft, path)
 
 
-def read_lines(path: Path) -> tuple[Body, list[Body]]:
-    """Return the header and the records of a journal, checked. Nothing is written; a cut last line is ignored."""
+def read_lines(path: Path) -> tuple[Body, list[Body], list[int]]:
+    """Read a journal without writing anything; a cut last line is ignored.
+
+    Returns
+    -------
+    header : dict
+        The header, with its values as they are now.
+    records : list of dict
+        All records, checked.
+    changes : list of int
+        For each line that changed the header, the number of records before it.
+    """
     try:
         text = path.read_bytes()
     except OSError as reason:
@@ -236,14 +265,14 @@ def read_lines(path: Path) -> tuple[Body, list[Body]]:
     return _read(path, text[: text.rfind(b"\n") + 1])
 
 
-def _read(path: Path, text: bytes) -> tuple[Body, list[Body]]:
+def _read(path: Path, text: bytes) -> tuple[Body, list[Body], list[int]]:
     if not text.endswith(b"\n"):
         raise JournalError(
             f"The journal {path} must begin with a whole line; its first one is cut short. Restore the file, or delete "
             "it to begin anew."
         )
     lines = text.split(b"\n")[:-1]
-    version = re.search(rb'"%s": (\d{1,9}),' % KEY.encode(), lines[0])
+    version = re.search(rb'"%s": ?(\d{1,9}),' % KEY.encode(), lines[0])
     if version is not None and int(version[1]) != VERSION:  # other versions have other checksums
         raise JournalError(
             f"The journal {path} must have format version {VERSION}; found {int(version[1])}. It was written by "
@@ -252,7 +281,16 @@ def _read(path: Path, text: bytes) -> tuple[Body, list[Body]]:
     bodies = _bodies(path, lines)
     if KEY not in bodies[0]:
         raise JournalError(f"The journal {path} must begin with its format version; it is another file.")
-    return bodies[0], bodies[1:]
+    header, records, changes = bodies[0], list[Body](), list[int]()
+    for number, body in enumerate(bodies[1:], start=1):
+        if CHANGE not in body:
+            records.append(body)
+            continue
+        if not isinstance(body[CHANGE], dict):
+            raise _edited(path, number, "it holds no values of the header")
+        header = header | body[CHANGE]
+        changes.append(len(records))
+    return header, records, changes
 
 
 def _bodies(path: Path, lines: list[bytes]) -> list[Body]:
@@ -303,5 +341,5 @@ def without_garbage_collection() -> Iterator[None]:
 
 
 def _line(number: int, body: Body) -> bytes:
-    text = json.dumps(body, allow_nan=False).encode()
-    return b'{"n": %d, "crc32": %d, "body": %s}\n' % (number, zlib.crc32(text), text)
+    text = json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
+    return b'{"n":%d,"crc32":%d,"body":%s}\n' % (number, zlib.crc32(text), text)

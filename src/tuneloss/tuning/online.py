@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from tuneloss.core.cost import check_epsilon
 from tuneloss.core.learn import LearnedLoss, Learner, check_objective
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput, SolverError
+from tuneloss.tuning.slopes import gradient_cosine
 from tuneloss.types import Array, Epsilon, Objective
 
 LARGEST_RISE = 2.0  # of the scale that is held, per step, as a factor
@@ -119,6 +120,15 @@ class OnlinePolicy:
             raise InvalidInput(f"`hold_scale` must be between 0 and 1; found {self.hold_scale}. Give e.g. 0.9.")
         as_integer(self.patience, "patience", 1)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to JSON types; an infinite epsilon is "inf"."""
+        return asdict(self) | {"epsilon": "inf" if self.epsilon == math.inf else self.epsilon}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> OnlinePolicy:
+        """Read the output of `to_dict`."""
+        return cls(**{**record, "epsilon": math.inf if record["epsilon"] == "inf" else record["epsilon"]})
+
     @property
     def span(self) -> int | None:
         """The number of last checkpoints that count in the cost, by `window` and `decay`; None for all of them.
@@ -169,12 +179,25 @@ class OnlineStep:
         What was needed beyond a plain solve, in words.
     solver_failed : bool, default False
         Whether no solver succeeded. The weights then stay as they are.
+    kept : float or None
+        The share of the old weights: ``weights`` are ``kept * old + (1 - kept) * learned``; None if nothing was
+        learned.
+    n_counted : int or None
+        How many of the last checkpoints counted in the cost.
+    least_scale : float or None
+        The least scale that was imposed to hold the scale; None if the scale was free.
+    cosines : (float, float) or None
+        The cosine of the gradients of loss and error at this checkpoint, under the old weights and under ``weights``.
     """
 
     weights: Array
     learned: LearnedLoss | None
     note: str
     solver_failed: bool = False
+    kept: float | None = None
+    n_counted: int | None = None
+    least_scale: float | None = None
+    cosines: tuple[float, float] | None = None
 
 
 class OnlineLearner:
@@ -267,14 +290,17 @@ class OnlineLearner:
             "offset": self.policy.offset,
             "constrained": self.policy.constraints != "none",
         }
+        least_scale = None
         try:
             learned = self._learner.learn(observations, **options)
             held = self._scale if self._n_scales != 1 else min(self._scale, learned.scale)  # the first may be odd
             if learned.objective == "calibrated" and learned.scale < self.policy.hold_scale * held:
-                learned = self._learner.learn(observations, min_scale=self.policy.hold_scale * held, **options)
+                least_scale = self.policy.hold_scale * held
+                learned = self._learner.learn(observations, min_scale=least_scale, **options)
         except SolverError as reason:
             step = OnlineStep(weights, None, str(reason), solver_failed=True)
             return step, self._error_per_loss, self._scale
+        learned = self._keep_unseen(learned, observations, weights)
         scale, unit = self.policy.hold_scale * held, self._error_per_loss or 1.0  # the paper's form has scales near 0
         if learned.objective == "calibrated":
             scale = min(learned.scale, LARGEST_RISE * held) if held else learned.scale
@@ -284,7 +310,34 @@ class OnlineLearner:
         new_part = (1 - self.policy.damping) * unit
         total = old_part + new_part
         damped = np.asarray((old_part * weights + new_part * learned.weights) / total)
-        return OnlineStep(damped, replace(learned, argmin=learned.argmin + first_step), learned.note), total, scale
+        step = OnlineStep(
+            damped,
+            replace(learned, argmin=learned.argmin + first_step),
+            learned.note,
+            kept=old_part / total,
+            n_counted=int(np.count_nonzero(options["sample_weight"])),
+            least_scale=least_scale,
+            cosines=(gradient_cosine(observation, weights), gradient_cosine(observation, damped)),
+        )
+        return step, total, scale
+
+    def _keep_unseen(self, learned: LearnedLoss, observations: Sequence[Observation], weights: Array) -> LearnedLoss:
+        """Return what was learned, with the present weights of terms that nothing was learned about.
+
+        These are terms whose gradient is 0 in all observations, if only gradients count. LearnLoss would give them the
+        weight nearest to 0. On a simplex this stands, since other terms need their weight.
+        """
+        if self.policy.epsilon != math.inf or self.policy.constraints != "none":
+            return learned
+        squares = [np.diag(observation.gram)[:-1] for observation in observations if observation.gram is not None]
+        unseen = ~np.any(squares, axis=0) & (learned.weights != weights)
+        if not unseen.any():
+            return learned
+        names = [name for name, is_unseen in zip(self.box.names, unseen, strict=True) if is_unseen]
+        what = "go to other terms" if self.box.is_simplex else "stay"
+        reason = f"the weights of {names} {what}, since their gradients are 0 for all parameters that are compared"
+        kept = learned.weights if self.box.is_simplex else np.where(unseen, weights, learned.weights)
+        return replace(learned, weights=kept, note="; ".join(filter(None, [learned.note, reason])))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the learner as JSON types."""

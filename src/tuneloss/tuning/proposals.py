@@ -42,10 +42,15 @@ class Proposal:
         The weights.
     form : {"calibrated", "paper"}, optional
         The form of the cost that they were learned in; None if they were not learned.
+    way : str, default ""
+        How they were proposed: "start" and "center" before the first observation; "learned" by LearnLoss from all
+        observations; "local", "signs" and "model" as in the table of `Proposer`; "nearby" and "random" if the fallback
+        moved them.
     """
 
     point: Array
     form: Objective | None = None
+    way: str = ""
 
 
 class Proposer:
@@ -98,16 +103,19 @@ class Proposer:
         tried = np.vstack([ledger.tried, *(proposal.point for proposal in pending)])
         for point in self.start:
             if not same_point(tried, point):
-                return Proposal(point)
+                return Proposal(point, way="start")
         rng = np.random.default_rng([self.seed, len(ledger.runs), len(pending)])
         if not ledger.observations:
-            return Proposal(self._untried(center(self.box), tried, ledger.failed, "random", rng))
+            first = center(self.box)
+            point = self._untried(first, tried, ledger.failed, "random", rng)
+            return Proposal(point, way="center" if point is first else "random")
         # With pending proposals, learn from a Bayesian bootstrap of the observations.
         sample_weight = rng.standard_exponential(len(ledger.observations)) if pending else None
         proposal = self._take_turn(ledger, ledger.n_runs + len(pending) - 1, sample_weight, rng)
         if self.fallback == "repeat":
             return proposal
-        return Proposal(self._untried(proposal.point, tried, ledger.failed, self.fallback, rng), proposal.form)
+        point = self._untried(proposal.point, tried, ledger.failed, self.fallback, rng)
+        return Proposal(point, proposal.form, proposal.way if point is proposal.point else self.fallback)
 
     def _take_turn(
         self, ledger: Ledger, n_turns: int, sample_weight: Array | None, rng: np.random.Generator
@@ -124,14 +132,14 @@ class Proposer:
         steps = self._steps
         assert steps is not None  # as `_turn` has checked
         if turn == "signs":
-            return Proposal(steps.by_signs())
+            return Proposal(steps.by_signs(), way=turn)
         if turn == "model":
-            return Proposal(steps.by_model(rng))
+            return Proposal(steps.by_model(rng), way=turn)
         paper_leads = ledger.best is not None and ledger.best.form == "paper"
         if paper_leads == (turn == "local"):
             return self._learn(ledger, "paper", sample_weight)
         proposal = self._learn(ledger, "calibrated", ledger.only_best())
-        return Proposal(steps.beyond(proposal.point), proposal.form)
+        return Proposal(steps.beyond(proposal.point), proposal.form, "local")
 
     def _turn(self, ledger: Ledger, n_turns: int) -> str:
         """Take in the new runs, and return whose turn it is."""
@@ -157,7 +165,7 @@ class Proposer:
             return Proposal(
                 center(self.box) if best is None or best.weights is None else self.box.as_array(best.weights)
             )
-        return Proposal(self.learned.weights, form)
+        return Proposal(self.learned.weights, form, "learned")
 
     def _untried(
         self, point: Array, tried: Array, failed: Array, fallback: Fallback, rng: np.random.Generator

@@ -12,8 +12,13 @@ from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
 from tuneloss.hinges import hinge_names
 from tuneloss.ranking import best_index
+from tuneloss.tuning.history import LearnedStep
+from tuneloss.tuning.online import OnlinePolicy
 from tuneloss.tuning.records import read_observations
 from tuneloss.types import Objective
+
+UNITS = ("run", "epoch", "step")  # what one record of a journal may be called
+SCORE = "score"  # a measure in `Header.reference`: the metric, or the validation error if there is none
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,14 @@ class Header:
         Remarks on the chosen weights.
     search : LastLearned, optional
         The last answer of LearnLoss in the search that made the runs. If given, a report does not learn weights again.
+    final : mapping of str to float, optional
+        The weights that are used in the end: those of a saved model, or those that the last step of an online run set.
+    policy : OnlinePolicy, optional
+        How an online run learned. If given, the records are the checkpoints of one run.
+    unit : {"run", "epoch", "step"}, default "run"
+        What one record is called.
+    run_id : str, default ""
+        Names an online run, so that a journal is overwritten only by the run that wrote it.
     """
 
     box: Box
@@ -73,6 +86,10 @@ class Header:
     chosen: int | None = None
     note: str = ""
     search: LastLearned | None = None
+    final: Mapping[str, float] = field(default_factory=dict)
+    policy: OnlinePolicy | None = None
+    unit: str = "run"
+    run_id: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON types; fields without a value are left out."""
@@ -83,6 +100,10 @@ class Header:
             "knots": self.knots,
             "note": self.note,
             "search": None if self.search is None else asdict(self.search),
+            "final": dict(self.final),
+            "policy": None if self.policy is None else self.policy.to_dict(),
+            "unit": "" if self.unit == "run" else self.unit,
+            "run_id": self.run_id,
         }
         fields = {name: value for name, value in record.items() if value}
         return {"box": self.box.state_dict(), **fields} | ({} if self.chosen is None else {"chosen": self.chosen})
@@ -108,6 +129,10 @@ class Header:
                 chosen=chosen,
                 note=str(record.get("note", "")),
                 search=LastLearned.from_dict(record["search"], box) if "search" in record else None,
+                final={name: float(record["final"][name]) for name in box.names} if "final" in record else {},
+                policy=OnlinePolicy.from_dict(record["policy"]) if "policy" in record else None,
+                unit=_as_unit(record.get("unit", "run")),
+                run_id=str(record.get("run_id", "")),
             )
 
 
@@ -129,6 +154,10 @@ class Run:
         Other numbers of the model, by name, such as its test error. A report shows them; learning ignores them.
     form : {"calibrated", "paper"} or None
         The form of the cost in which LearnLoss proposed the weights; None if it did not.
+    way : str, default ""
+        How a tuner proposed the weights, as in `Proposal`; empty if it did not propose them.
+    step : LearnedStep or None
+        How the next weights were learned, if the model is a checkpoint of an online run.
     """
 
     run: int | None
@@ -137,17 +166,24 @@ class Run:
     failed: str | None = None
     info: dict[str, float] = field(default_factory=dict)
     form: Objective | None = None
+    way: str = ""
+    step: LearnedStep | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON types."""
         observation = None if self.observation is None else self.observation.to_dict()
         record = {"run": self.run, "weights": self.weights, "observation": observation, "failed": self.failed}
-        record |= {"info": self.info} if self.info else {}
-        return record | ({"form": self.form} if self.form else {})
+        further = {
+            "info": self.info,
+            "form": self.form,
+            "way": self.way,
+            "step": None if self.step is None else self.step.to_dict(),
+        }
+        return record | {name: value for name, value in further.items() if value}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Run:
-        """Read the output of `to_dict`; `info` and `form` may be missing."""
+        """Read the output of `to_dict`; `info`, `form`, `way` and `step` may be missing."""
         return cls.from_dicts([record])[0]
 
     @classmethod
@@ -164,9 +200,17 @@ class Run:
                     None if record["failed"] is None else str(record["failed"]),
                     as_info(record.get("info")),
                     as_form(record.get("form")),
+                    str(record.get("way", "")),
+                    LearnedStep.from_dict(record["step"]) if "step" in record else None,
                 )
                 for record, payload in zip(records, payloads, strict=True)
             ]
+
+
+def _as_unit(unit: Any) -> str:
+    if unit not in UNITS:
+        raise InvalidInput(f"`unit` must be one of {', '.join(UNITS)}; found {unit!r}.")
+    return str(unit)
 
 
 def as_form(form: Any) -> Objective | None:

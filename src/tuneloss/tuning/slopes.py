@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -59,3 +61,13 @@ def slopes(observation: Observation, weights: Array, pinned: NDArray[np.bool_]) 
         by_weights = -(products - gram[:-1, curved] @ (roots * solved)) / base
         by_weights[curved] = -solved / roots
     return np.where(np.isfinite(by_weights), by_weights, 0.0)
+
+
+def gradient_cosine(observation: Observation, weights: Array) -> float:
+    """Return the cosine between the gradients of loss and error; NaN without gradients, or if one of the two is 0."""
+    gram = observation.gram
+    if gram is None:
+        return math.nan
+    inner, loss, error = weights @ gram[:-1, -1], weights @ gram[:-1, :-1] @ weights, gram[-1, -1]
+    size = math.sqrt(max(float(loss), 0.0) * float(error))
+    return float(inner) / size if size > 0 else math.nan

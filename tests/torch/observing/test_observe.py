@@ -938,6 +938,22 @@ def test_of_a_subset_of_parameters_a_term_may_be_independent():
     assert seen.features[1] > 0
 
 
+@pytest.mark.parametrize("metric", ["plain", "curvature"])
+def test_params_that_the_error_does_not_use_are_refused(metric):
+    """Next to others that it uses, they may be selected."""
+    net = TwoHeads()
+    terms = {"fit": log_loss, "aux": lambda model, batch: model.aux(model.trunk(batch[0])).square().mean()}
+    before = world(net)
+    with pytest.raises(
+        InvalidInput,
+        match=r"`params` must select a parameter on which the error depends; found none among the selected "
+        r"\['aux.weight', 'aux.bias'\]. Leave `params` out, to select all on which it depends, or select other ones.",
+    ):
+        observe(net, make_loss(terms), brier, TRAIN, VALIDATION, params="aux.*", gradient_metric=metric)
+    assert_untouched(before, net)
+    observe(net, make_loss(terms), brier, TRAIN, VALIDATION, params=["aux.*", "main.bias"])
+
+
 def test_an_infinite_gradient_of_a_finite_value_is_refused():
     """A square root at 0, in the term or in the error."""
 

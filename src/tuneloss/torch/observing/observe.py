@@ -162,7 +162,7 @@ def observe(
     params : str, sequence of str or callable, optional
         The parameters in the gram: a pattern of names, several patterns, or a function ``(name, parameter) -> bool``.
         By default those on which the error depends: the head of an auxiliary task cannot match the error's gradient,
-        which is 0 there.
+        which is 0 there. The error must depend on at least one of them.
     draws : int, default 1
         How often to draw random terms (`Dropout`, `Augmented`, callables with ``random = True``), to be averaged. Noise
         in a term's gradient makes its learned weight smaller.
@@ -265,6 +265,11 @@ def observe_with(
                 look.selection(metric or error, selection)
         if select is None:
             sums.keep_params_of_error()
+        elif not any(sums.used_by_error()):
+            raise InvalidInput(
+                "`params` must select a parameter on which the error depends; found none among the selected "
+                f"{list(chosen)}. Leave `params` out, to select all on which it depends, or select other ones."
+            )
         if not inner.training:
             inner.train()
         with processes.together(), unshrunk_embeddings(modules):

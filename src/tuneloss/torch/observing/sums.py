@@ -83,9 +83,13 @@ class Sums:
                 total = torch.zeros_like(g, dtype=torch.promote_types(g.dtype, torch.float32)) if old is None else old
                 sums[i] = total.add_(g, alpha=times)
 
+    def used_by_error(self) -> list[bool]:
+        """Return, for each parameter, whether the error depends on it in some process."""
+        return self.processes.in_any([g is not None for g in self.gradients[ERROR]])
+
     def keep_params_of_error(self) -> None:
         """From here on, differentiate only by parameters on which the error depends in some process."""
-        used = self.processes.in_any([g is not None for g in self.gradients[ERROR]])
+        used = self.used_by_error()
         if any(used):  # otherwise `make_observation` says that the error depends on nothing
             self.params = dict(compress(self.params.items(), used))
             self.gradients = {name: list(compress(gradient, used)) for name, gradient in self.gradients.items()}

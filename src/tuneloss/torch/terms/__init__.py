@@ -4,6 +4,7 @@ To write your own penalty, import `GroupPenalty` or `Penalty` from here. The oth
 Everything else is private.
 
 loss.py        LinearLoss: a weighted sum of terms
+decimals.py    weights as short decimals
 layout.py      which weights belong to which term
 data_terms.py  terms that need data, and how a loss calls them
 penalties.py   terms that need parameters only

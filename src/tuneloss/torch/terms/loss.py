@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from tuneloss.core.box import Box
 from tuneloss.errors import InvalidInput
 from tuneloss.torch.terms.data_terms import Batch, Source, Term, describe, takes_model_and_batch
+from tuneloss.torch.terms.decimals import shortest
 from tuneloss.torch.terms.layout import Bounds, make_layout
 from tuneloss.torch.terms.penalties import Penalty, add
 from tuneloss.torch.wrappers import SharedForward, reshard, trainable
@@ -128,8 +129,8 @@ class LinearLoss(nn.Module):
         return {name: float(value) for name, value in self._last.items()}
 
     def as_dict(self) -> dict[str, float]:
-        """Return the weights by name."""
-        return dict(zip(self.names, self.numbers(), strict=True))
+        """Return the weights by name, each as the shortest decimal that the buffer rounds to the same weight."""
+        return dict(zip(self.names, shortest(self.numbers(), self.weights.dtype), strict=True))
 
     def numbers(self) -> list[float]:
         """Return the weights as Python numbers. The buffer is read only if it has changed."""
