@@ -266,6 +266,10 @@ def test_an_ordinary_table_is_fitted_and_predicted(tmp_path):
     assert "Missing numbers, replaced by the median of the training rows: 'size' (" in done.stderr
     frame.loc[0, "colour"] = "violet"
     frame.drop(columns="kind").to_csv(tmp_path / "new.csv", index=False)
-    done = tuneloss("predict", "tuneloss-fit/model.npz", "new.csv", cwd=tmp_path)
+    done = tuneloss("predict", "tuneloss-fit/model.npz", "new.csv", "--keep", "id", cwd=tmp_path)
     predicted = pd.read_csv(io.StringIO(done.stdout))
+    assert list(predicted) == ["id", "predicted", "p(no)", "p(yes)"]
+    assert (predicted["id"] == frame["id"]).all()
+    done = tuneloss("predict", "tuneloss-fit/model.npz", "new.csv", "--keep", "all", cwd=tmp_path)
+    assert done.stdout.splitlines()[0] == "id,colour,size,predicted,p(no),p(yes)"
     assert (predicted["predicted"] == frame["kind"])[1:].mean() > 0.97
