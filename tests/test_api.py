@@ -23,6 +23,7 @@ PUBLIC = {  # a room, and all that it exports
     "tuneloss.data": ["Dataset", "read_dataset", "read_inputs"],
     "tuneloss.sklearn": [
         "ModelComparison",
+        "Preparation",
         "SavedModel",
         "TrainTestRows",
         "TunedLogisticRegression",

@@ -1,5 +1,6 @@
 """`tuneloss fit`, `predict` and `report`, as a user runs them; and what they refuse before any work is done."""
 
+import io
 import json
 import os
 import re
@@ -54,7 +55,7 @@ def test_predict_says_what_the_model_says(fitted, flowers):
     assert done.returncode == 0, done.stderr
     predicted = pd.read_csv(folder / "predicted.csv")
     model = load_model(folder / "tuneloss-fit" / "model.npz")
-    expected = model.probabilities(flowers[list(model.names)].to_numpy())
+    expected = model.predict_proba(flowers)
     np.testing.assert_allclose(predicted.iloc[:, 1:], expected, atol=1e-5)
     assert (predicted["predicted"] == flowers["kind"]).mean() > 0.9
     assert log_loss(flowers["kind"], expected) < 0.2
@@ -102,7 +103,7 @@ def write(path, text):
 
 
 def test_files_are_checked_before_work_starts(tmp_path):
-    """A missing file or column, no target, a constant one, one row, text among numbers, missing values, two names."""
+    """A missing file or column, no target, a constant one, one row, a rare class, two names."""
     rows = "".join(f"{i},{i % 7},{'ab'[i % 2]}\n" for i in range(40))
     good = write(tmp_path / "good.csv", "x,z,kind\n" + rows)
     out = ("--out", tmp_path / "out")
@@ -110,18 +111,13 @@ def test_files_are_checked_before_work_starts(tmp_path):
     assert "must be a file that can be read" in refused("fit", tmp_path, "--target", "kind", *out)
     assert "has no column 'sort'; it has 'x', 'z', 'kind'" in refused("fit", good, "--target", "sort", *out)
     assert "Name it: --target 'kind'" in refused("fit", good, *out)
-    assert "must hold numbers; found 'a' (string) at row 1" in refused("fit", good, "--target", "x", *out)
+    assert "found 40 different values in 40 rows. Is it an identifier?" in refused("fit", good, "--target", "x", *out)
     constant = write(tmp_path / "constant.csv", "x,kind\n" + "1,a\n2,a\n" * 5)
     assert "at least 2 classes; found only a in 10 rows" in refused("fit", constant, "--target", "kind", *out)
     one = write(tmp_path / "one.csv", "x,kind\n1,a\n")
     assert "at least 6 rows; found 1" in refused("fit", one, "--target", "kind", *out)
-    text = write(tmp_path / "text.csv", "x,kind\n" + "1,a\n?,b\n" * 5)
-    assert "Column 'x' of text.csv must hold numbers; found '?'" in refused("fit", text, "--target", "kind", *out)
-    gap = write(tmp_path / "gap.csv", "x,z,kind\n" + "1,2,a\n,3,b\n" * 5)
-    message = refused("fit", gap, "--target", "kind", *out)
-    assert "5 missing or infinite values, for example in column 'x' at row 2" in message
     unlabelled = write(tmp_path / "unlabelled.csv", "x,kind\n" + "1,1\n2,2\n3,\n" * 5)
-    assert "5 labels of 'kind' of unlabelled.csv are missing" in refused("fit", unlabelled, "--target", "kind", *out)
+    assert "5 labels of 'kind' are missing" in refused("fit", unlabelled, "--target", "kind", *out)
     real = write(tmp_path / "real.csv", "x,y\n" + "".join(f"{i},{i / 7}\n" for i in range(30)))
     assert "for classification" in refused("fit", real, "--target", "y", *out)
     own = write(tmp_path / "own.csv", "x,y\n" + "".join(f"{i},{i}\n" for i in range(30)))
@@ -160,24 +156,31 @@ def test_models_are_checked(tmp_path, fitted, flowers):
     assert "saved; found another or a damaged file, of 0 bytes" in refused("predict", tmp_path / "empty.npz", "iris")
     np.savez(tmp_path / "deep.npz", **(parts | {"about": np.array("[" * 100_000)}))
     assert "must be a model" in refused("predict", tmp_path / "deep.npz", "iris")
-    np.savez(tmp_path / "new.npz", **(parts | {"version": np.array(2)}))
-    assert "format version 1; found 2" in refused("predict", tmp_path / "new.npz", "iris")
+    np.savez(tmp_path / "new.npz", **(parts | {"version": np.array(3)}))
+    assert "format version 1 or 2; found 3" in refused("predict", tmp_path / "new.npz", "iris")
     flowers.drop(columns=["sepal width"]).to_csv(tmp_path / "less.csv", index=False)
     assert "it has no 'sepal width'" in refused("predict", good, tmp_path / "less.csv")
 
 
 def test_predict_says_what_is_wrong_with_the_rows(tmp_path, fitted, flowers):
-    """Columns that are not there at all, missing values and huge ones; nothing is advised that predict cannot do."""
+    """Columns that are not there at all, text, infinite and huge values; nothing is advised that predict cannot do."""
     folder, _ = fitted
     model = folder / "tuneloss-fit" / "model.npz"
     other = write(tmp_path / "other.csv", "x0,x1\n1,2\n")
-    assert "other.csv must have the columns that the model was trained with; it has no 'sepal length' and 3 others" in (
-        refused("predict", model, other)
+    assert (
+        "other.csv: It must have the columns that the model was trained with; it has no 'sepal length' and 3 others"
+        in (refused("predict", model, other))
     )
     inputs = flowers.drop(columns="kind")
-    inputs.where(inputs < 7).to_csv(tmp_path / "gaps.csv", index=False)
-    message = refused("predict", model, tmp_path / "gaps.csv")
-    assert message.endswith("'sepal length' at row 51. Fill them in.")
+    wrong = inputs.astype(object)
+    wrong.iloc[5, 0], wrong.iloc[7, 1] = "wide", np.inf
+    wrong.to_csv(tmp_path / "wrong.csv", index=False)
+    message = refused("predict", model, tmp_path / "wrong.csv")
+    assert (
+        "wrong.csv has 2 problems: - Column 'sepal length' must hold numbers, as in training; found 'wide' at"
+        in message
+    )
+    assert message.endswith("Column 'sepal width' must hold finite numbers; found inf at row 8.")
     (inputs * 1e307).to_csv(tmp_path / "huge.csv", index=False)
     assert " has values that are too large" in refused("predict", model, tmp_path / "huge.csv")
 
@@ -197,7 +200,7 @@ def test_other_bad_files_and_names(tmp_path, flowers):
     empty = write(tmp_path / "empty.csv", "")
     assert "must be a CSV file" in refused("fit", empty, "--target", "kind", *out)
     gaps = write(tmp_path / "gaps.csv", "x,kind\n" + "1,yes\n2,\n" * 5)
-    assert "5 labels of 'kind' of gaps.csv are missing" in refused("fit", gaps, "--target", "kind", *out)
+    assert "5 labels of 'kind' are missing" in refused("fit", gaps, "--target", "kind", *out)
     flowers.to_csv(tmp_path / "iris.csv", index=False)
     same = ("--target", "kind", "--drop", "kind", *out)
     assert "found 'kind' for both" in refused("fit", tmp_path / "iris.csv", *same)
@@ -247,3 +250,26 @@ def test_a_rare_class_and_many_test_rows_end_in_a_table(tmp_path):
     arguments = ["fit", tmp_path / "rare.csv", "--target", "kind", "--out", tmp_path / "out", "--test-fraction", 0.9]
     done = CliRunner().invoke(app, [str(a) for a in arguments])
     assert done.exit_code == 0, done.output
+
+
+def test_an_ordinary_table_is_fitted_and_predicted(tmp_path):
+    """With categories, gaps, an identifier and semicolons. What decides the class is a category and a gap."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"id": range(300), "colour": rng.choice(["red", "blue", "grün"], size=300)})
+    frame["size"] = np.where(rng.random(300) < 0.3, np.nan, rng.normal(size=300).round(2))
+    frame["kind"] = np.where((frame["colour"] == "grün") | frame["size"].isna(), "yes", "no")
+    frame.to_csv(tmp_path / "t.csv", sep=";", decimal=",", index=False)
+    done = tuneloss("fit", "t.csv", "--target", "kind", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Left out: 'id' (an identifier)." in done.stderr
+    assert "Categories, one input for each: 'colour' (3)." in done.stderr
+    assert "Missing numbers, replaced by the median of the training rows: 'size' (" in done.stderr
+    frame.loc[0, "colour"] = "violet"
+    frame.drop(columns="kind").to_csv(tmp_path / "new.csv", index=False)
+    done = tuneloss("predict", "tuneloss-fit/model.npz", "new.csv", "--keep", "id", cwd=tmp_path)
+    predicted = pd.read_csv(io.StringIO(done.stdout))
+    assert list(predicted) == ["id", "predicted", "p(no)", "p(yes)"]
+    assert (predicted["id"] == frame["id"]).all()
+    done = tuneloss("predict", "tuneloss-fit/model.npz", "new.csv", "--keep", "all", cwd=tmp_path)
+    assert done.stdout.splitlines()[0] == "id,colour,size,predicted,p(no),p(yes)"
+    assert (predicted["predicted"] == frame["kind"])[1:].mean() > 0.97

@@ -24,7 +24,7 @@ def test_the_labels_of_good_data_are_returned():
     [
         ({"x": np.zeros((10, 0))}, r"must have rows and input columns; found shape \(10, 0\)"),
         ({"x": np.zeros((1, MAX_INPUTS + 1))}, "must have at most 1,000,000 inputs; found 1,000,001"),
-        ({"x": np.full((10, 2), np.inf)}, "20 missing or infinite values, for example in column 'x0' at row 1. Fill"),
+        ({"x": np.full((10, 2), np.inf)}, "20 infinite values, for example in column 'x0' at row 1. Correct them"),
         ({"y": None}, "needs labels; some has none"),
         ({"y": LABELS[:5]}, "must have at least 6 rows; found 5"),
         ({"y": np.full(10, "a")}, "at least 2 classes; found only a in 10 rows"),
@@ -41,3 +41,13 @@ def test_the_labels_of_good_data_are_returned():
 def test_data_that_cannot_be_learned_from_is_refused(changed, message):
     with pytest.raises(InvalidInput, match=message):
         check_dataset(dataset(**changed))
+
+
+def test_all_problems_are_listed_at_once():
+    with pytest.raises(InvalidInput, match=r"some has 2 problems:\n- All inputs must be finite.*\n- Each class must"):
+        check_dataset(dataset(x=np.full((10, 2), np.inf), y=np.repeat(["a", "b"], [8, 2])))
+
+
+def test_missing_numbers_and_categories_alone_are_fine():
+    check_dataset(dataset(x=np.full((10, 2), np.nan)))
+    check_dataset(Dataset("some", (), np.zeros((10, 0)), LABELS, (), ("c",), np.full((10, 1), "a", dtype=object)))

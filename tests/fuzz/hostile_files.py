@@ -22,7 +22,9 @@ from typer.testing import CliRunner
 
 from tuneloss import Box, Observation
 from tuneloss.cli import app
-from tuneloss.sklearn.model_file import SavedModel
+from tuneloss.sklearn.model_file import write_model
+from tuneloss.sklearn.preparation import Preparation
+from tuneloss.sklearn.saved_model import SavedModel
 from tuneloss.tuning.journal import KEY, VERSION, _line
 from tuneloss.tuning.run import Run
 
@@ -114,9 +116,8 @@ def observations(folder, rng):
 
 
 def model(folder, rng):
-    SavedModel(("a", "b"), np.zeros(2), np.ones(2), np.ones((1, 2)), np.zeros(1), np.arange(2), {}).save(
-        folder / "m.npz"
-    )
+    preparation = Preparation.of_numbers(("a", "b"), np.zeros(2), np.ones(2))
+    write_model(SavedModel(preparation, np.ones((1, 2)), np.zeros(1), np.arange(2), {}), folder / "m.npz")
     with np.load(folder / "m.npz") as file:
         parts = dict(file)
     for _ in range(max(rng.integers(-2, 3), 0)):

@@ -42,7 +42,7 @@ def test_rare_classes_are_on_both_sides_whatever_the_fraction(counts, fraction):
     assert (np.bincount(rows.y_test, minlength=len(counts)) >= 1).all()
     assert len(rows.y) + len(rows.y_test) == len(y)
     assert len(rows.y_test) == pytest.approx(fraction * len(y), abs=4)
-    np.testing.assert_allclose(np.vstack([rows.x, rows.x_test]).std(axis=0) * rows.scale, x.std(axis=0))
+    np.testing.assert_allclose(np.vstack([rows.x, rows.x_test]).std(axis=0) * rows.preparation.scale, x.std(axis=0))
 
 
 def test_a_huge_value_in_a_test_row_alone_is_refused():

@@ -17,12 +17,19 @@ if TYPE_CHECKING:
     from tuneloss.sklearn.comparison import ModelComparison
 
 DataArgument = Annotated[
-    str, typer.Argument(help=f"CSV, Parquet or npz file, or an embedded data set: {', '.join(EMBEDDED)}.")
+    str,
+    typer.Argument(
+        help=f"CSV, Parquet or npz file; - for CSV on standard input; or an embedded data set: {', '.join(EMBEDDED)}."
+    ),
 ]
 MaxGb = Annotated[float, typer.Option(min=0.001, help="Largest data to read, in GB, on disk and expanded.")]
 Drop = Annotated[
     list[str] | None,
     typer.Option(help="A column to leave out. Repeat the option for more; '' stands for a column without a name."),
+]
+Use = Annotated[
+    list[str] | None,
+    typer.Option(help="A column of whole numbers to use although it looks like an identifier. Repeat for more."),
 ]
 
 
@@ -31,6 +38,7 @@ def fit(
     target: Annotated[str, typer.Option(help="Column to predict; for an npz file, the array of labels.")] = "",
     out: Annotated[Path, typer.Option(help="Folder for model.npz, runs.jsonl and report.html.")] = Path("tuneloss-fit"),
     drop: Drop = None,
+    use: Use = None,
     test_fraction: Annotated[
         float, typer.Option(min=0.05, max=0.9, help="Fraction of the rows held out to test.")
     ] = 0.25,
@@ -40,7 +48,7 @@ def fit(
 ) -> None:
     """Train a classifier and learn the weights of its regularizers (L1, L2, uniform labels, dropout).
 
-    A fraction of the rows is held out to test, and all inputs are standardised. The command prints a comparison of the
+    A fraction of the rows is held out to test. The command prints a comparison of the
     tuned model with two others: one without a regularizer, and one with the best of ten L2 weights in 5-fold
     cross-validation.
 
@@ -48,15 +56,20 @@ def fit(
     runs.jsonl holds its search; report.html is a report. Files of these names are replaced if an earlier
     `tuneloss fit` wrote them. If something else wrote them, the command refuses to start.
 
-    All columns of a table except the target are inputs. The index that pandas writes into a Parquet file is not an
-    input. An npz file has inputs in `features` or `X`, and labels in `labels` or `y`.
+    All columns of a table except the target are inputs. Text is taken as categories: each one becomes an input, and
+    rare ones share the input "other". Missing numbers are replaced by the median, and a further input tells where they
+    were. Dates, identifiers, text that differs in most rows, and the index that pandas writes into a Parquet file are
+    left out, and a note names them. All inputs are standardised.
+
+    A CSV file may have commas, semicolons, tabs or | between its columns, and it may be compressed by gzip. An npz file
+    has inputs in `features` or `X`, and labels in `labels` or `y`.
     """
     with stoppable():
         from tuneloss.sklearn.comparison import N_STEPS, compare_models, hold_out
         from tuneloss.sklearn.fit_files import check_replaceable, write_fit
 
         check_replaceable(out)
-        dataset = read_dataset(data, target, drop or [], max_gb)
+        dataset = read_dataset(data, target, drop or [], max_gb, use=use or [])
         for remark in dataset.notes:
             note(remark)
         rows = hold_out(dataset, test_fraction, seed)

@@ -15,7 +15,14 @@ from tuneloss.cli.console import note
 from tuneloss.errors import InvalidInput, TuneLossError
 
 STOPPED = 128 + 2  # the exit code that a shell reports for a program that Ctrl-C (signal 2) ended
-PARAMETERS = ("target", "drop", "max_gb", "out")  # parameters of Python functions that are also options of commands
+PARAMETERS = (
+    "target",
+    "drop",
+    "use",
+    "max_gb",
+    "out",
+)  # parameters of Python functions that are also options of commands
+NEXT_PROBLEM = "\n- "  # what stands between the problems that one message lists
 
 _debug = False
 
@@ -44,7 +51,10 @@ def stoppable(state: str = "nothing was written") -> Iterator[None]:
     except TuneLossError as reason:
         if _debug:
             raise
-        note(f"Error: {as_options(str(reason))}")
+        first, *others = as_options(str(reason)).split(NEXT_PROBLEM)
+        note(f"Error: {first}")
+        for problem in others:
+            note(f"- {problem}")
         raise typer.Exit(1) from None
 
 

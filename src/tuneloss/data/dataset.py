@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,13 +27,19 @@ class Dataset:
     title : str
         The name of the source, for messages and reports.
     names : tuple of str
-        The names of the D inputs.
+        The names of the D inputs that are numbers.
     x : (N, D) array
-        The inputs.
+        These inputs; missing ones are NaN.
     y : (N,) array, optional
         The labels: numbers or text. None if only inputs were read.
     notes : tuple of str
         Remarks of the reader, such as columns that it left out.
+    text_names : tuple of str
+        The names of the E inputs that are categories.
+    text : (N, E) array of str, optional
+        These inputs; missing ones are "". None if there are none.
+    kept : mapping of str to sequence of str
+        The cells of columns that were asked for as they are, such as identifiers.
     """
 
     title: str
@@ -40,6 +47,21 @@ class Dataset:
     x: Array
     y: NDArray[Any] | None = None
     notes: tuple[str, ...] = ()
+    text_names: tuple[str, ...] = ()
+    text: NDArray[Any] | None = None
+    kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def texts(self) -> NDArray[Any]:
+        """Return the categories, (N, E); (N, 0) if there are none."""
+        return np.zeros((len(self.x), 0), dtype=object) if self.text is None else self.text
+
+
+def refuse(title: str, problems: Sequence[str]) -> None:
+    """Raise `InvalidInput` with all problems, if there are any. A list of several has one line per problem."""
+    if len(problems) == 1:
+        raise InvalidInput(f"{title}: {problems[0]}")
+    if problems:
+        raise InvalidInput(f"{title} has {len(problems)} problems:" + "".join(f"\n- {problem}" for problem in problems))
 
 
 def check_dataset(dataset: Dataset) -> NDArray[Any]:
@@ -53,63 +75,76 @@ def check_dataset(dataset: Dataset) -> NDArray[Any]:
     Raises
     ------
     InvalidInput
-        If an input is missing or not finite, or if the labels are not classes of at least 3 rows each.
+        If an input is infinite, or if the labels are not classes of at least 3 rows each. All problems are listed.
     """
-    check_inputs(dataset, ", or leave out the column or those rows")
     if dataset.y is None:
         raise InvalidInput(f"A classifier needs labels; {dataset.title} has none. Name their column with `target`.")
-    _check_labels(dataset.y, dataset.title)
+    refuse(dataset.title, [*input_problems(dataset), *label_problems(dataset.y)])
     return dataset.y
 
 
-def check_inputs(dataset: Dataset, advice: str = "") -> None:
-    """Raise unless there are inputs and all are finite. The advice ends the message about missing values."""
-    x, title = dataset.x, dataset.title
-    if x.size == 0:
-        raise InvalidInput(f"{title} must have rows and input columns; found shape {x.shape}.")
-    if x.shape[1] > MAX_INPUTS:
-        raise InvalidInput(f"{title} must have at most {MAX_INPUTS:,} inputs; found {x.shape[1]:,}.")
-    bad = ~np.isfinite(x)
-    if bad.any():
-        column = int(np.argmax(bad.sum(axis=0)))
-        row = int(np.argmax(bad[:, column])) + 1
-        raise InvalidInput(
-            f"All inputs must be finite numbers; {title} has {int(bad.sum())} missing or infinite values, for example "
-            f"in column {dataset.names[column]!r} at row {row}. Fill them in{advice}."
+def input_problems(dataset: Dataset) -> list[str]:
+    """Say what is wrong with the inputs: there are none, too many, or infinite ones."""
+    x, width = dataset.x, dataset.x.shape[1] + len(dataset.text_names)
+    if len(x) == 0 or width == 0:
+        return [f"It must have rows and input columns; found shape {(len(x), width)}."]
+    if width > MAX_INPUTS:
+        return [f"It must have at most {MAX_INPUTS:,} inputs; found {width:,}."]
+    bad = np.isinf(x)
+    if not bad.any():
+        return []
+    column = int(np.argmax(bad.sum(axis=0)))
+    row = int(np.argmax(bad[:, column])) + 1
+    return [
+        (
+            f"All inputs must be finite numbers; it has {int(bad.sum())} infinite values, for example in column "
+            f"{dataset.names[column]!r} at row {row}. Correct them, or leave out the column or those rows."
         )
+    ]
 
 
-def _check_labels(y: NDArray[Any], title: str) -> None:
-    """Raise unless the labels are classes, each with enough rows."""
+def label_problems(y: NDArray[Any]) -> list[str]:
+    """Say what is wrong with the labels: they must be classes, each with enough rows."""
     classes, counts = np.unique(y, return_counts=True)
     if len(y) < 2 * MIN_CLASS_ROWS:
-        raise InvalidInput(f"{title} must have at least {2 * MIN_CLASS_ROWS} rows; found {len(y)}.")
+        return [f"It must have at least {2 * MIN_CLASS_ROWS} rows; found {len(y)}."]
     if len(classes) < 2:
-        raise InvalidInput(f"The target must have at least 2 classes; found only {classes[0]!s} in {len(y)} rows.")
-    if y.dtype.kind == "f":
-        _check_float_labels(y, classes)
+        return [f"The target must have at least 2 classes; found only {classes[0]!s} in {len(y)} rows."]
+    problems = _float_label_problems(y, classes) if y.dtype.kind == "f" else []
+    if problems:
+        return problems
     if len(classes) > len(y) / 2:
-        raise InvalidInput(
-            f"The target must hold classes; found {len(classes)} different values in {len(y)} rows. Is it an "
-            "identifier?"
-        )
+        return [
+            (
+                f"The target must hold classes; found {len(classes)} different values in {len(y)} rows. Is it an "
+                "identifier?"
+            )
+        ]
     if counts.min() < MIN_CLASS_ROWS:
         rare = [f"{c!s} ({n})" for c, n in zip(classes, counts, strict=True) if n < MIN_CLASS_ROWS]
         more = " and others" if len(rare) > MAX_LISTED else ""
-        raise InvalidInput(
-            f"Each class must have at least {MIN_CLASS_ROWS} rows, to train, to validate and to test; found fewer for "
-            f"{', '.join(rare[:MAX_LISTED])}{more}. Merge them with other classes, or leave them out."
-        )
+        return [
+            (
+                f"Each class must have at least {MIN_CLASS_ROWS} rows, to train, to validate and to test; found fewer "
+                f"for {', '.join(rare[:MAX_LISTED])}{more}. Merge them with other classes, or leave them out."
+            )
+        ]
+    return []
 
 
-def _check_float_labels(y: NDArray[Any], classes: NDArray[Any]) -> None:
+def _float_label_problems(y: NDArray[Any], classes: NDArray[Any]) -> list[str]:
     if (y != np.round(y)).any():
-        raise InvalidInput(
-            f"The target must hold classes; found {len(classes)} different numbers such as {classes[0]:g} and "
-            f"{classes[1]:g}. This is for classification, not regression: group the numbers into classes first."
-        )
+        return [
+            (
+                f"The target must hold classes; found {len(classes)} different numbers such as {classes[0]:g} and "
+                f"{classes[1]:g}. This is for classification, not regression: group the numbers into classes first."
+            )
+        ]
     if (np.abs(y) > MAX_FLOAT_LABEL).any():
-        raise InvalidInput(
-            f"Labels that are numbers must be whole and at most {MAX_FLOAT_LABEL:g} in size; found {classes[-1]:g} and "
-            f"{classes[0]:g}. Write them as text."
-        )
+        return [
+            (
+                f"Labels that are numbers must be whole and at most {MAX_FLOAT_LABEL:g} in size; found {classes[-1]:g} "
+                f"and {classes[0]:g}. Write them as text."
+            )
+        ]
+    return []

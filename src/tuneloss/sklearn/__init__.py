@@ -10,8 +10,10 @@ fold_fits.py    one run of the search: one fit per fold, and which of two runs i
 paths.py        paths of L2 and L1 weights
 search.py       strategy "runs": the paths, then learned weights
 online.py       strategy "online": weights and a convex regularizer, learned in one run
+preparation.py  how columns of numbers and categories become inputs
 comparison.py   a comparison of three models on the same rows
-model_file.py   a fitted classifier as one file
+saved_model.py  a fitted classifier with its preparation
+model_file.py   such a classifier as one file
 fit_files.py    the files of `tuneloss fit`
 
 Users may import what is in `__all__`; everything else is private.
@@ -20,10 +22,13 @@ Users may import what is in `__all__`; everything else is private.
 from tuneloss.sklearn.comparison import ModelComparison, TrainTestRows, compare_models, hold_out
 from tuneloss.sklearn.estimator import TunedLogisticRegression
 from tuneloss.sklearn.fit_files import check_replaceable, write_fit
-from tuneloss.sklearn.model_file import SavedModel, load_model
+from tuneloss.sklearn.model_file import load_model
+from tuneloss.sklearn.preparation import Preparation
+from tuneloss.sklearn.saved_model import SavedModel
 
 __all__ = [
     "ModelComparison",
+    "Preparation",
     "SavedModel",
     "TrainTestRows",
     "TunedLogisticRegression",

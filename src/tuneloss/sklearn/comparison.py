@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
-from sklearn.preprocessing import StandardScaler
 
 from tuneloss.data import Dataset
 from tuneloss.data.dataset import check_dataset
 from tuneloss.errors import InvalidInput
 from tuneloss.sklearn.estimator import TunedLogisticRegression
 from tuneloss.sklearn.fold_fits import Fold, FoldFits
+from tuneloss.sklearn.preparation import Preparation, learn_preparation
 from tuneloss.sklearn.softmax import predicted
 from tuneloss.types import Array
 
@@ -35,24 +35,23 @@ Progress = Callable[[int, str], object]  # called with the number of steps done,
 
 @dataclass(frozen=True, eq=False)
 class TrainTestRows:
-    """Standardised rows to train with and rows to test with.
+    """Prepared rows to train with and rows to test with.
 
     Parameters
     ----------
-    x, y : (N, D) array, (N,) array
+    x, y : (N, E) array, (N,) array
         Inputs and labels to train with.
-    x_test, y_test : (M, D) array, (M,) array
+    x_test, y_test : (M, E) array, (M,) array
         Inputs and labels to test with.
-    mean, scale : (D,) arrays
-        What was subtracted from each input, and what it was then divided by.
+    preparation : Preparation
+        How columns became inputs.
     """
 
     x: Array
     y: NDArray[Any]
     x_test: Array
     y_test: NDArray[Any]
-    mean: Array
-    scale: Array
+    preparation: Preparation
 
     def __str__(self) -> str:
         sizes = f"{len(self.y)} rows to train, {len(self.y_test)} to test"
@@ -60,7 +59,10 @@ class TrainTestRows:
 
 
 def hold_out(dataset: Dataset, test_fraction: float = 0.25, seed: int = 0) -> TrainTestRows:
-    """Hold out a fraction of each class for testing, and standardise all rows by the training rows' mean and scale.
+    """Hold out a fraction of each class for testing, and prepare the columns by what the other rows hold.
+
+    Missing numbers are replaced by the median, and a further input tells where they were. Each category becomes an
+    input; rare ones share one. All inputs are standardised.
 
     Parameters
     ----------
@@ -81,15 +83,15 @@ def hold_out(dataset: Dataset, test_fraction: float = 0.25, seed: int = 0) -> Tr
     for label in np.unique(y):
         rows = rng.permutation(np.flatnonzero(y == label))
         test[rows[: min(max(round(test_fraction * len(rows)), 1), len(rows) - 2)]] = True
+    preparation = learn_preparation(dataset, ~test)
+    x = preparation(dataset)
     with np.errstate(over="ignore", invalid="ignore"):
-        scaler = StandardScaler().fit(dataset.x[~test])
-        x, x_test = scaler.transform(dataset.x[~test]), scaler.transform(dataset.x[test])
-        squares = (scaler.var_, np.square(x), np.square(x_test))
-    if not all(np.isfinite(part).all() for part in squares):
+        parts = (preparation.mean, preparation.scale, np.square(x))
+    if not all(np.isfinite(part).all() for part in parts):
         raise InvalidInput(
             f"Inputs must have finite squares; {dataset.title} has values that are too large. Rescale them."
         )
-    return TrainTestRows(x, y[~test], x_test, y[test], scaler.mean_, scaler.scale_)
+    return TrainTestRows(x[~test], y[~test], x[test], y[test], preparation)
 
 
 @dataclass(frozen=True, eq=False)

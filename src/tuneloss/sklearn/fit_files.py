@@ -12,8 +12,9 @@ from tuneloss.data import Dataset
 from tuneloss.errors import InvalidInput, JournalError
 from tuneloss.files import draft_folder, write_whole
 from tuneloss.sklearn.comparison import MEASURES, TUNED, ModelComparison, TrainTestRows
-from tuneloss.sklearn.model_file import SavedModel, load_model
+from tuneloss.sklearn.model_file import load_model, write_model
 from tuneloss.sklearn.paths import is_plain
+from tuneloss.sklearn.saved_model import SavedModel
 from tuneloss.tuning.journal import journal_bytes, read_lines, replace_journal
 from tuneloss.tuning.run import Header, LastLearned, Run
 
@@ -95,10 +96,10 @@ def write_fit(out: Path, dataset: Dataset, rows: TrainTestRows, comparison: Mode
     pairs = zip(tuned.history_, comparison.run_scores, strict=True)
     runs = [Run(i, run["weights"], run["observation"], info=scores) for i, (run, scores) in enumerate(pairs)]
     about = {"title": title, "weights": tuned.loss_weights_, "results": comparison.scores[TUNED]}
-    model = SavedModel(dataset.names, rows.mean, rows.scale, tuned.coef_, tuned.intercept_, tuned.classes_, about)
+    model = SavedModel(rows.preparation, tuned.coef_, tuned.intercept_, tuned.classes_, about)
     try:
         with draft_folder(out, "fit") as draft:
-            model.save(draft / MODEL_FILE)
+            write_model(model, draft / MODEL_FILE)
             write_whole(draft / RUNS_FILE, journal_bytes(header.to_dict(), [run.to_dict() for run in runs]))
             write_runs_report(runs_info(header, runs), draft / REPORT_FILE)
             _move(draft, out)
