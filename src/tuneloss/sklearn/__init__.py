@@ -11,7 +11,9 @@ paths.py        paths of L2 and L1 weights
 search.py       strategy "runs": the paths, then learned weights
 online.py       strategy "online": weights and a convex regularizer, learned in one run
 preparation.py  how columns of numbers and categories become inputs
-comparison.py   a comparison of three models on the same rows
+comparison.py   a comparison of four models on the same rows
+scores.py       scores on test rows, and their bootstrap intervals
+coefficients.py the largest coefficients, by name
 saved_model.py  a fitted classifier with its preparation
 model_file.py   such a classifier as one file
 fit_files.py    the files of `tuneloss fit`
