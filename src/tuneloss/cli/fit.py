@@ -40,6 +40,17 @@ def fit(
         float, typer.Option(min=0.05, max=0.9, help="Fraction of the rows held out to test.")
     ] = 0.25,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the splits.")] = 0,
+    terms: Annotated[
+        str, typer.Option(help='Regularizers that may get a weight, with commas between them; "l2" is among them.')
+    ] = "l1,l2,uniform,dropout",
+    cv: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            help="Number of folds that validate the weights. Without it, 20% of the training rows validate if these "
+            "are at least 500, and 5 folds are used otherwise.",
+        ),
+    ] = None,
     max_gb: MaxGb = 1.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -75,7 +86,8 @@ def fit(
         rows = hold_out(dataset, test_fraction, seed)
         make_folder(out)
         with progress("fitting", N_STEPS) as advance:
-            comparison = compare_models(rows, seed, advance)
+            names = [name.strip() for name in terms.split(",")]
+            comparison = compare_models(rows, seed, advance, terms=names, cv=cv)
         paths = write_fit(out, dataset, rows, comparison)
         tuned = comparison.tuned
         coefficients = largest_coefficients(tuned.coef_, rows.preparation.input_names, tuned.classes_)

@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from tuneloss.data import Dataset
 from tuneloss.data.dataset import check_dataset
 from tuneloss.errors import InvalidInput
-from tuneloss.sklearn.estimator import TunedLogisticRegression
+from tuneloss.sklearn.estimator import REGULARIZERS, TunedLogisticRegression, check_parameters
 from tuneloss.sklearn.fold_fits import Fold, FoldFits
 from tuneloss.sklearn.preparation import Preparation, learn_preparation
 from tuneloss.sklearn.scores import ERROR, LOG_LOSS, Interval, Scores, all_scores, bootstrap, class_scores, mean_scores
@@ -126,7 +126,14 @@ class ModelComparison:
     differences: dict[str, Interval] = field(default_factory=dict)
 
 
-def compare_models(rows: TrainTestRows, seed: int = 0, on_progress: Progress | None = None) -> ModelComparison:
+def compare_models(
+    rows: TrainTestRows,
+    seed: int = 0,
+    on_progress: Progress | None = None,
+    *,
+    terms: Sequence[str] = REGULARIZERS,
+    cv: Any = None,
+) -> ModelComparison:
     """Fit a model without a regularizer, one with the best L2 weight of a path, and one with learned weights.
 
     A model without inputs, which predicts how frequent the classes are, is the baseline.
@@ -140,7 +147,18 @@ def compare_models(rows: TrainTestRows, seed: int = 0, on_progress: Progress | N
     on_progress : callable, optional
         Called as ``on_progress(done, note)``, where `done` counts steps from 0 to 17: two models, then up to 15 runs of
         the third.
+    terms : sequence of str, default ("l1", "l2", "uniform", "dropout")
+        The regularizers that may get a weight, as in `TunedLogisticRegression`.
+    cv : int, splitter or iterable, optional
+        How the learned weights are validated, as in `TunedLogisticRegression`.
+
+    Raises
+    ------
+    InvalidInput
+        If `terms` or `cv` breaks a rule. No model is fitted then.
     """
+    tuned, run_scores = TunedLogisticRegression(terms=terms, cv=cv, random_state=seed), list[Scores]()
+    check_parameters(tuned)
     advance = on_progress or (lambda done, note: None)
     n_folds = min(MAX_FOLDS, int(np.unique(rows.y, return_counts=True)[1].min()))
     classes, codes = np.unique(rows.y_test, return_inverse=True)
@@ -152,7 +170,6 @@ def compare_models(rows: TrainTestRows, seed: int = 0, on_progress: Progress | N
             warnings.simplefilter("ignore")  # a model without a regularizer need not converge
             fitted[name] = _fit(model.fit, rows)
     advance(len(rivals), TUNED)
-    tuned, run_scores = TunedLogisticRegression(random_state=seed), list[Scores]()
 
     def on_run(run: FoldFits, folds: Sequence[Fold]) -> None:
         run_scores.append(_score_run(run, folds, rows.x_test, codes))
