@@ -92,3 +92,23 @@ def test_no_line_of_prose_begins_like_a_bullet():
     for page in DOCS.glob("*.md"):
         prose = re.sub(r"^```[\s\S]*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
         assert re.findall(r"^\s*\+ .*", prose, re.MULTILINE) == [], page.name
+
+
+def test_every_command_is_in_the_reference():
+    """The page takes options from the parser itself; a new command must be named on it."""
+    typer = pytest.importorskip("typer")
+    from tuneloss.cli import app
+
+    def paths(command, path=()):
+        below = getattr(command, "commands", {})
+        return [" ".join(path)] if not below else [p for name in below for p in paths(below[name], (*path, name))]
+
+    named = re.findall(r"```\{command\} (.*)", (DOCS / "cli.md").read_text(encoding="utf-8"))
+    assert sorted(named) == sorted(paths(typer.main.get_command(app)))
+
+
+def test_the_glossary_is_sorted():
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    names = re.findall(r"^(?! |`|#)(.+)\n  \S", text, re.MULTILINE)
+    assert len(names) > 10
+    assert names == sorted(names, key=str.lower)
