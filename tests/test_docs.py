@@ -112,3 +112,10 @@ def test_the_glossary_is_sorted():
     names = re.findall(r"^(?! |`|#)(.+)\n  \S", text, re.MULTILINE)
     assert len(names) > 10
     assert names == sorted(names, key=str.lower)
+
+
+def test_every_example_is_in_the_gallery():
+    """All scripts that a user can run, which are those with a `main`."""
+    scripts = [path.stem for path in (DOCS.parent / "examples").glob("*.py") if "def main(" in path.read_text("utf-8")]
+    shown = re.findall(r"python examples/(\w+)\.py", (DOCS / "gallery.md").read_text(encoding="utf-8"))
+    assert sorted(scripts) == sorted(shown)
