@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from tests.cli.commands import refused
 from tests.test_cli import tuneloss
 from tuneloss.cli import app
+from tuneloss.report.words import weight_text
 from tuneloss.sklearn.model_file import load_model
 
 
@@ -233,8 +234,9 @@ def test_the_report_is_about_the_model_that_was_saved(fitted):
     assert f"l2 {model.about['weights']['l2']:.3g}" in " ".join(done.stdout.split())
     growth = float(re.search(r"l1 and l2 ([\d.]+) times as large", page)[1])
     assert growth == pytest.approx((5 / 4) ** 0.5, rel=0.01)  # the last fit has all five folds
-    weight = float(re.search(r"<td>L2</td><td>([\d.]+)</td>", page)[1])
-    assert growth * weight == pytest.approx(model.about["weights"]["l2"], rel=0.01)  # three digits are shown
+    saved, chosen = re.search(r"<td>L2</td><td>([\d.]+)</td><td>([\d.]+)</td>", page).groups()
+    assert saved == weight_text(model.about["weights"]["l2"])  # as the terminal says
+    assert growth * float(chosen) == pytest.approx(model.about["weights"]["l2"], rel=0.01)  # three digits are shown
 
 
 def test_a_rare_class_and_many_test_rows_end_in_a_table(tmp_path):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.paper.demo_records import demo_records
-from tuneloss.paper.demo import BETWEEN, INSIDE, Demo, half_records
-from tuneloss.paper.demo_figures import as_it_is
+from tuneloss.paper.demo import BETWEEN, INSIDE, Demo
 from tuneloss.paper.demo_page import measure_figure, page, step_cells, weight_ranges, write_page
+from tuneloss.paper.statistics import interval
 from tuneloss.report import colors
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -93,13 +93,25 @@ def test_runs_are_drawn_as_the_best_so_far_and_epochs_as_they_are():
     np.testing.assert_allclose(by_run.lines[0].get_ydata(), [1.5, 1.7, 1.7])
     by_epoch = measure_figure(demo_records(), INSIDE, "test_loss").axes[0]
     np.testing.assert_allclose(by_epoch.lines[0].get_ydata(), [1.5, 1.7, 0.6])
-    assert as_it_is(half_records(demo_records(), INSIDE)["plain"], "test_loss").repeats == 2
 
 
 def test_bands_are_drawn_only_where_there_are_repeats():
     """One repeat has no interval and gets no band."""
     assert not measure_figure(demo_records(repeats=1), BETWEEN, "test_loss").axes[0].collections
     assert len(measure_figure(demo_records(repeats=2), BETWEEN, "test_loss").axes[0].collections) == 2
+
+
+def test_bands_touch_where_the_interval_of_the_difference_begins_at_0():
+    """Differences of -0.1 and -0.3 have the mean -0.2 and a known half: a wide one of one degree of freedom."""
+    records = [
+        {**r, "test_loss": r["test_loss"] + 0.2 * (r["repeat"] == 1 and r["tuner"] == "random")}
+        for r in demo_records(gap=0.1)
+    ]
+    axes = measure_figure(records, BETWEEN, "test_loss").axes[0]
+    for band, line in zip(axes.collections, axes.lines, strict=True):
+        y = band.get_paths()[0].vertices[:, 1]
+        width = y.max() - y.min() - np.ptp(line.get_ydata())
+        assert width == pytest.approx(interval([-0.1, -0.3]).half)
 
 
 def test_pinned_weights_are_left_out_and_decades_are_logarithmic():

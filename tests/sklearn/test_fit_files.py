@@ -128,8 +128,8 @@ def test_the_report_shows_what_the_search_learned(tmp_path, cv):
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     said, chosen = tuned.learned_.as_dict(), tuned.history_[tuned.best_run_]["weights"]
     for name, low, high in zip(tuned.box_.names[:4], tuned.box_.lower, tuned.box_.upper, strict=False):
-        texts = [weight_text(number) for number in (chosen[name], said[name], low, high)]
-        pattern = r"<td>{}</td><td>{}</td>(<td>[^<]*</td>)?<td>{}</td><td>{} to {}</td>"
+        texts = [weight_text(number) for number in (tuned.loss_weights_[name], chosen[name], said[name], low, high)]
+        pattern = r"<td>{}</td><td>{}</td><td>{}</td>(<td>[^<]*</td>)?<td>{}</td><td>{} to {}</td>"
         assert re.search(pattern.format(*map(re.escape, [term_words(name), *texts])), page)
     tuned.box_.as_array(tuned.history_[-1]["weights"])  # what was fitted then lies in the box, too
     errors = predictions(read_runs(tmp_path / "runs.jsonl"))

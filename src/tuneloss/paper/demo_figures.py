@@ -8,10 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator, PercentFormatter
 
-from tuneloss.paper.statistics import ByRepeat, Curve, curve, interval
+from tuneloss.paper.statistics import ByRepeat, interval, measure_so_far
 from tuneloss.paper.tuners import COLORS
 from tuneloss.report.axes import style, whole_numbers
 from tuneloss.report.colors import INK
+from tuneloss.types import Array
 
 AXES = {  # what an axis shows: by run, the best model so far; by epoch, the model as it is then
     ("run", "test_loss"): ("training runs", "test log loss of the best model so far"),
@@ -22,31 +23,35 @@ AXES = {  # what an axis shows: by run, the best model so far; by epoch, the mod
 
 
 def draw_half(axes: Axes, methods: Mapping[str, ByRepeat], step: str, measure: str) -> None:
-    """Draw a measure of two methods, by run or epoch: means over repeats, with 95% intervals as bands.
+    """Draw a measure of two methods, by run or epoch, as means over repeats.
+
+    The bands show how well the two can be told apart: each is as wide as the 95% interval of the difference by repeat,
+    half of it on each side. So they do not overlap where that interval excludes 0.
 
     Parameters
     ----------
     axes : matplotlib.axes.Axes
         Where to draw.
     methods : mapping of str to dict
-        The records of each method by repeat, by its label.
+        The records of each method by repeat, by its label. Both have the same repeats and numbers of records.
     step : {"run", "epoch"}
         What a record is. Runs are drawn as the best model so far, epochs as the model is then.
     measure : str
         A field of the records.
     """
-    curves = {label: (curve if step == "run" else as_it_is)(repeats, measure) for label, repeats in methods.items()}
-    for color, (label, drawn) in zip((COLORS["tuneloss"], COLORS["random"]), curves.items(), strict=True):
-        steps = np.arange(1, len(drawn.mean) + 1)
+    values = {label: measures(repeats, step, measure) for label, repeats in methods.items()}
+    ours, other = values.values()
+    half = np.array([interval(column).half for column in (ours - other).T]) / 2
+    for color, (label, drawn) in zip((COLORS["tuneloss"], COLORS["random"]), values.items(), strict=True):
+        mean, steps = drawn.mean(axis=0), np.arange(1, drawn.shape[1] + 1)
         marker = "o" if step == "run" else ""
-        axes.plot(steps, drawn.mean, color=color, marker=marker, markersize=4, linewidth=2, label=label)
-        if drawn.repeats > 1:
-            low, high = drawn.mean - drawn.half, drawn.mean + drawn.half
-            axes.fill_between(steps, low, high, color=color, alpha=0.22, linewidth=0)
+        axes.plot(steps, mean, color=color, marker=marker, markersize=4, linewidth=2, label=label)
+        if len(drawn) > 1:
+            axes.fill_between(steps, mean - half, mean + half, color=color, alpha=0.22, linewidth=0)
     xlabel, ylabel = AXES[step, measure]
     axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.xaxis.set_major_locator(whole_numbers())
-    if any(np.isfinite(drawn.mean).any() for drawn in curves.values()):  # a logarithmic axis needs a number
+    if np.isfinite([array.mean(axis=0) for array in values.values()]).any():  # a logarithmic axis needs a number
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 6, 8)))
         axes.yaxis.set_minor_locator(NullLocator())
@@ -55,8 +60,8 @@ def draw_half(axes: Axes, methods: Mapping[str, ByRepeat], step: str, measure: s
     style(axes)
 
 
-def as_it_is(repeats: ByRepeat, measure: str) -> Curve:
-    """Compute the curve of a measure itself, without a choice of the best model so far."""
-    values = np.array([[record[measure] for record in records] for records in repeats.values()], dtype=float)
-    intervals = [interval(column) for column in values.T]
-    return Curve(np.array([i.mean for i in intervals]), np.array([i.half for i in intervals]), len(values))
+def measures(repeats: ByRepeat, step: str, measure: str) -> Array:
+    """Return a measure as a (repeats, steps) array: of the best run so far, or of each epoch as it is."""
+    if step == "run":
+        return np.array([measure_so_far(runs, measure) for runs in repeats.values()])
+    return np.array([[epoch[measure] for epoch in epochs] for epochs in repeats.values()], dtype=float)

@@ -70,7 +70,7 @@ def measure_figure(records: Sequence[Record], half: Half, measure: str) -> Figur
 def _curves(demo: Demo, records: Sequence[Record], half: Half) -> list[tuple[str, str]]:
     """Draw each measure of a half, with a caption."""
     which = "of the model as it is then" if half is INSIDE else "of the model of least validation log loss so far"
-    band = " Bands: 95% interval of the mean over repeats." if demo.repeats > 1 else ""
+    band = " Where the bands do not overlap, the difference by repeat is significant (95%)." if demo.repeats > 1 else ""
     return [
         (
             pictures.to_svg(measure_figure(records, half, measure), f"{half.step}-{measure}"),

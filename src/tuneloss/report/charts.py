@@ -71,6 +71,8 @@ class Chart:
         Whether both axes have the same range, with a dashed line where they are equal.
     about : str
         A sentence below the title.
+    names_levels : bool
+        Whether the legend names the dashed lines.
     """
 
     title: str
@@ -81,6 +83,7 @@ class Chart:
     whole: bool = True
     diagonal: bool = False
     about: str = ""
+    names_levels: bool = True
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,8 @@ def chart_figure(chart: Chart) -> str:
     """Return a chart as an HTML figure: title, legend, drawing."""
     shown = [s for s in chart.series if s.name]
     keys = [f'<span class="key c{s.color}">{escape(s.name)}</span>' for s in shown] if len(shown) > 1 else []
-    keys += [f'<span class="key level">{escape(name)}</span>' for name in chart.levels]
+    if chart.names_levels:
+        keys += [f'<span class="key level">{escape(name)}</span>' for name in _levels(chart)]
     legend = f'<span class="keys">{"".join(keys)}</span>' if keys else ""
     about = f'<span class="said">{escape(chart.about)}</span>' if chart.about else ""
     return f"<figure><figcaption><b>{escape(chart.title)}</b>{about}{legend}</figcaption>{_svg(chart)}</figure>"
@@ -129,9 +133,14 @@ def bars(parts: dict[str, float], texts: Sequence[str], *, about: str = "") -> s
     return f'{said}<div class="bars">{"".join(rows)}</div>'
 
 
+def _levels(chart: Chart) -> dict[str, float]:
+    """Return the dashed lines that can be drawn."""
+    return {name: level for name, level in chart.levels.items() if math.isfinite(level)}
+
+
 def _svg(chart: Chart) -> str:
     points = [(x, y) for s in chart.series for x, y in zip(s.x, s.y, strict=True) if math.isfinite(x + y)]
-    values = [y for _, y in points] + [y for y in chart.levels.values() if math.isfinite(y)]
+    values = [y for _, y in points] + list(_levels(chart).values())
     is_log = chart.log and bool(values) and min(values) > 0
     if not points or max(map(abs, values)) > LARGEST or (is_log and min(values) < 1 / LARGEST):
         return f'<p class="said">{escape(TOO_EXTREME if points else "Nothing to draw.")}</p>'
@@ -178,7 +187,7 @@ def _frame(chart: Chart, x: Axis, y: Axis, ticks: Sequence[float]) -> list[str]:
         parts.append(f'<text class="at-mid" x="{x.place(tick):.1f}" y="{HEIGHT - 18:.1f}">{tick:.6g}</text>')
     middle = (x.start + x.end) / 2
     parts.append(f'<text class="at-mid label" x="{middle:.1f}" y="{HEIGHT - 4:.1f}">{escape(chart.x_label)}</text>')
-    for name, level in chart.levels.items():
+    for name, level in _levels(chart).items():
         line = f"M{x.start:.1f} {y.place(level):.1f}H{x.end:.1f}"
         parts.append(f'<path class="dashed" d="{line}"><title>{escape(name)}</title></path>')
     if chart.diagonal:

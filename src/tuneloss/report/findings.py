@@ -104,10 +104,11 @@ def _at_bounds(info: RunsInfo) -> list[Finding]:
     ]
     point = np.array([weights[name] for name in info.box.names])
     met = {name: side for name, side in bounds_met(point, info.box).items() if name not in info.hinges}
-    zero = [name for name, side in met.items() if side == "lower" and weights[name] == 0]
+    lower = dict(zip(info.box.names, info.box.lower, strict=True))
+    zero = [name for name, side in met.items() if side == "lower" and lower[name] == 0]
     sides = {name: side for name, side in met.items() if name not in zero}
     found = [_zero_regularizer(term) for term in unused]
-    found += [_zero_weights(zero)] if zero else []
+    found += [_zero_weights(zero, exact=not any(weights[name] for name in zero))] if zero else []
     return found + ([_at_bound(info, sides)] if sides else [])
 
 
@@ -117,10 +118,11 @@ def _zero_regularizer(term: str) -> Finding:
     return Finding("weight at its bound", statement, f"These runs suggest that {term_words(term)} can be left out.")
 
 
-def _zero_weights(names: list[str]) -> Finding:
-    """Report weights that are 0."""
+def _zero_weights(names: list[str], *, exact: bool) -> Finding:
+    """Report weights that are 0; with `exact` false, some of them almost."""
     terms = listed(map(term_words, names))
-    statement = f"The weight{'s' if len(names) > 1 else ''} of {terms} {'are' if len(names) > 1 else 'is'} 0."
+    zero = "0" if exact else "0, or almost"
+    statement = f"The weight{'s' if len(names) > 1 else ''} of {terms} {'are' if len(names) > 1 else 'is'} {zero}."
     does = "do not help and can" if len(names) > 1 else "does not help and can"
     return Finding("weight at its bound", statement, f"These runs suggest that {terms} {does} be left out.")
 

@@ -50,13 +50,19 @@ def weights_code(info: RunsInfo) -> str:
     weights = info.used_weights
     is_long = len(weights) > MOST_LINES or bool(info.hinges)  # hinges mean something only together
     if is_long and info.header.final:
-        header = f"header = json.loads(open({_quoted(info.journal)}).readline())"
-        return "\n".join(["import json", "", header, 'weights = header["body"]["final"]'])
+        reading = f"with open({_quoted(info.journal)}) as journal:\n    header = json.loads(journal.readline())"
+        return "\n".join(["import json", "", reading, 'weights = header["body"]["final"]'])
     if is_long:
         return f"weights = LossTuner(box, journal={_quoted(info.journal)}).best.weights"
     pairs = [f"{_quoted(name)}: {weight_text(weight)}" for name, weight in weights.items()]
     line = f"weights = {{{', '.join(pairs)}}}"
     return line if len(line) <= MOST_LETTERS else "\n".join(["weights = {", *(f"    {pair}," for pair in pairs), "}"])
+
+
+def compare_code(info: RunsInfo) -> str:
+    """Return code that adds the score of the same run without tuning to the journal of an online run."""
+    other = 'other = {"the same run without tuning": ...}'
+    return f"{other}\ntuner.write_journal({_quoted(info.journal)}, compare=other)"
 
 
 def _quoted(text: str) -> str:

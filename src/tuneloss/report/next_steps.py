@@ -6,7 +6,7 @@ import math
 
 from tuneloss.report import html
 from tuneloss.report.findings import Finding, findings
-from tuneloss.report.next_code import more_runs_code, weights_code
+from tuneloss.report.next_code import compare_code, more_runs_code, weights_code
 from tuneloss.report.runs_info import RunsInfo, run_name
 from tuneloss.report.verdict import find_rival
 from tuneloss.report.words import change_words, score_column
@@ -34,18 +34,27 @@ def _use(info: RunsInfo) -> list[Finding]:
     if info.best is None or not info.used_weights:
         return []
     if info.from_search:
-        return [
-            Finding(
-                "use the model",
-                "The model is saved beside this page.",
-                "Predict the rows of another table with it:",
-                "tuneloss predict model.npz rows.csv",
-            )
-        ]
+        return [_predict(), *_simpler(info)]
     if info.is_online:
         return _restore(info)
     name = run_name(info.best)
     return [Finding("use the weights", f"Train with the weights of run {name}.", "", weights_code(info))]
+
+
+def _predict() -> Finding:
+    """Say how to predict with the model that `tuneloss fit` has saved."""
+    saved, use = "The model is saved beside this page.", "Predict the rows of another table with it:"
+    return Finding("use the model", saved, use, "tuneloss predict model.npz rows.csv")
+
+
+def _simpler(info: RunsInfo) -> list[Finding]:
+    """Name another model if its score is lower."""
+    rival = find_rival(info)
+    if rival is None or not rival.other < rival.score:
+        return []
+    statement = f"The {rival.measure} of the model called {rival.name!r} is lower."
+    remedy = "Prefer that model, unless other rows show otherwise: on few test rows, such a difference can be chance."
+    return [Finding("consider the other model", statement, remedy)]
 
 
 def _restore(info: RunsInfo) -> list[Finding]:
@@ -91,6 +100,6 @@ def _compare(info: RunsInfo) -> list[Finding]:
             "see what tuning gained",
             "This journal has no other run to compare with.",
             f"Train once without `tuner.step()`, and give its best {info.measure}:",
-            f"plain = {{'the same run without tuning': ...}}\ntuner.write_journal('{info.journal}', compare=plain)",
+            compare_code(info),
         )
     ]

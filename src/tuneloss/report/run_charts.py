@@ -8,12 +8,13 @@ from tuneloss.report.charts import Chart, Series
 from tuneloss.report.learned_info import alignment, is_converged, predictions
 from tuneloss.report.runs_info import RunsInfo, contributions, regularizer
 from tuneloss.report.verdict import TUNED
-from tuneloss.report.words import term_words, weight_text
+from tuneloss.report.words import range_text, term_words, weight_text
 from tuneloss.tuning.run import SCORE, Run
 from tuneloss.tuning.sampling import ranges
 
 MOST_WEIGHTS = 12  # largest number of charts, bars or columns of weights
 LOG_RATIO = 3.0  # errors that differ by more than this factor have a logarithmic axis
+MOST_CHARTS = 8  # of weights, if there are more than MOST_WEIGHTS
 CHANGED = 1e-9  # relative: a weight that varies by less did not change
 
 
@@ -84,7 +85,8 @@ def weight_charts(info: RunsInfo) -> tuple[list[Chart], list[str]]:
     told = [(place(info, i), run.weights) for i, run in enumerate(info.runs) if run.weights is not None]
     log = dict(zip(info.box.names, ranges(info.box).log, strict=True))
     charts, unchanged = [], []
-    for name in largest_names(info) if told else []:
+    names = largest_names(info)
+    for name in names[: MOST_CHARTS if len(names) < len(free_names(info)) else None] if told else []:
         values = [weights[name] for _, weights in told]
         if np.ptp(values) <= CHANGED * max(map(abs, values)):
             unchanged.append(name)
@@ -94,10 +96,10 @@ def weight_charts(info: RunsInfo) -> tuple[list[Chart], list[str]]:
         room = 0.05 * float(np.ptp(values))
         near = {f"bound {weight_text(b)}": b for b in (low, high) if min(values) - room <= b <= max(values) + room}
         series = [Series(term_words(name), [x for x, _ in told], values)]
-        about = "" if info.box.is_simplex else f"box: {weight_text(low)} to {weight_text(high)}"
-        charts.append(
-            Chart(f"weight of {term_words(name)}", series, info.unit, log=bool(log[name]), levels=near, about=about)
-        )
+        dashed = ", dashed" if near else ""
+        about = "" if info.box.is_simplex else f"box: {range_text(low, high)}{dashed}"
+        title, is_log = f"weight of {term_words(name)}", bool(log[name])
+        charts.append(Chart(title, series, info.unit, log=is_log, levels=near, about=about, names_levels=False))
     return charts, unchanged
 
 

@@ -11,9 +11,9 @@ from tuneloss.report import html, run_charts
 from tuneloss.report.charts import chart_grid
 from tuneloss.report.explanation import explanation
 from tuneloss.report.next_steps import next_steps
-from tuneloss.report.runs_info import RunsInfo
+from tuneloss.report.runs_info import RunsInfo, run_name
 from tuneloss.report.runs_table import runs_table
-from tuneloss.report.verdict import verdict
+from tuneloss.report.verdict import TUNED, verdict
 from tuneloss.report.weights_table import contribution_bars, weights_table
 from tuneloss.report.words import count_words, listed, score_column, term_words
 from tuneloss.tuning.run import SCORE
@@ -68,7 +68,9 @@ def _progress(info: RunsInfo) -> str:
 
 def _reference_table(info: RunsInfo) -> str:
     """Return the models that the header compares, with their measures."""
-    reference = info.header.reference
+    reference = dict(info.header.reference)
+    if reference and TUNED not in reference and info.best is not None and info.best.observation is not None:
+        reference = {f"this run, {info.unit} {run_name(info.best)}": {SCORE: info.best.observation.score}} | reference
     measures = list(dict.fromkeys(measure for values in reference.values() for measure in values))
     columns = []
     for measure in measures:

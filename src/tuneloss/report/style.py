@@ -24,7 +24,8 @@ p { max-width: 50rem; margin: .5rem 0; }
   grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); }
 .pair { display: flex; flex-wrap: wrap; gap: 1rem 3rem; }
 .pair > * { min-width: 0; max-width: 100%; flex: 1 1 24rem; } .pair > :first-child { flex-basis: 34rem; }
-.pair.fit > :first-child { flex: 0 1 auto; } .pair .charts:first-child { margin-top: .4rem; }
+.pair.fit > :first-child { flex: 0 1 auto; } .pair.fit > :last-child { flex-basis: 20rem; }
+.pair .charts:first-child { margin-top: .4rem; }
 figure { margin: 0; max-width: 36rem; }
 .charts figure { max-width: 24rem; display: flex; flex-direction: column; justify-content: space-between; }
 figure svg { display: block; width: 100%; height: auto; overflow: visible; }

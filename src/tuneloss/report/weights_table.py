@@ -9,7 +9,7 @@ from tuneloss.report import html
 from tuneloss.report.charts import bars
 from tuneloss.report.run_charts import MOST_WEIGHTS, largest_names
 from tuneloss.report.runs_info import RunsInfo, contributions, run_name
-from tuneloss.report.words import term_words, weight_text
+from tuneloss.report.words import range_text, term_words, weight_text
 from tuneloss.tuning.sampling import ranges
 
 RANGE = "Full: the weight in use. Ring: the weight at the start. The line is the box."
@@ -51,9 +51,7 @@ def _cells(info: RunsInfo, name: str, columns: Mapping[str, Mapping[str, float]]
     """Return the name of a term, its weights and its range."""
     j = info.box.names.index(name)
     low, high = float(info.box.lower[j]), float(info.box.upper[j])
-    to = "any" if math.isinf(high) else weight_text(high)
-    span = f"fixed at {weight_text(low)}" if low == high else f"{weight_text(low)} to {to}"
-    return [term_words(name), *(weight_text(weights[name]) for weights in columns.values()), span]
+    return [term_words(name), *(weight_text(weights[name]) for weights in columns.values()), range_text(low, high)]
 
 
 def _range(info: RunsInfo, name: str) -> str:

@@ -40,6 +40,19 @@ def weight_text(weight: float) -> str:
     return _significant(weight, WEIGHT_DIGITS)
 
 
+def range_text(low: float, high: float) -> str:
+    """Return a range of weights.
+
+    Examples
+    --------
+    >>> range_text(0.01, 100.0), range_text(0.0, math.inf), range_text(1.0, 1.0)
+    ('0.01 to 100', '0 or more', 'fixed at 1')
+    """
+    if low == high:
+        return f"fixed at {weight_text(low)}"
+    return f"{weight_text(low)} or more" if math.isinf(high) else f"{weight_text(low)} to {weight_text(high)}"
+
+
 def score_text(score: float) -> str:
     """Return an error, a metric or a loss with four significant digits.
 

@@ -132,4 +132,5 @@ def _header(title: str, comparison: ModelComparison) -> Header:
     learned = tuned.learned_
     search = LastLearned() if learned is None else LastLearned(learned.as_dict(), learned.scale, learned.note)
     reference = {name: {m: values[m] for m in MEASURES} for name, values in comparison.scores.items()}
-    return Header(tuned.box_, title, MADE_BY, reference, chosen=tuned.best_run_, note=note, search=search)
+    final = dict(tuned.loss_weights_)
+    return Header(tuned.box_, title, MADE_BY, reference, chosen=tuned.best_run_, note=note, search=search, final=final)
