@@ -1,9 +1,10 @@
-"""The directive `command`: usage, arguments and options of a tuneloss command, as its parser has them."""
+"""The directive `command`: help, arguments and options of a tuneloss command, as its parser has them."""
 
 from typing import Any
 
 from docutils import nodes
 from docutils.parsers.rst import Directive
+from docutils.statemachine import StringList
 from typer.main import get_command
 
 from tuneloss.cli import app
@@ -40,10 +41,15 @@ class Command(Directive):
         rows = nodes.definition_list()
         for parameter in command.params:
             term = nodes.term("", "", nodes.literal("", name_parameter(parameter)))
-            text = nodes.definition("", nodes.paragraph("", describe_parameter(parameter)))
+            text = nodes.definition("", *self.parse(describe_parameter(parameter)))
             rows += nodes.definition_list_item("", term, text)
-        about = [nodes.paragraph("", " ".join(part.split())) for part in (command.help or "").split("\n\n")]
-        return [*about, *([rows] if command.params else [])]
+        return [*self.parse(command.help or ""), *([rows] if command.params else [])]
+
+    def parse(self, text: str) -> list[nodes.Node]:
+        """Return the nodes of a help text, which is written in Markdown."""
+        node = nodes.Element()
+        self.state.nested_parse(StringList(text.splitlines(), source="help"), self.content_offset, node)
+        return node.children
 
 
 def setup(app: Any) -> dict[str, bool]:
