@@ -21,6 +21,7 @@ myst_enable_extensions = ["dollarmath", "deflist"]
 # Docstrings are in NumPy style. Types come from signatures where a docstring gives none.
 napoleon_google_docstring = False
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 autodoc_class_signature = "mixed"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "all"
