@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 project, author = "tuneloss", "tuneloss maintainers"
 copyright = "tuneloss maintainers, Apache-2.0"
 release = tuneloss.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "commands"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "commands", "intervals"]
 exclude_patterns = ["_build", "results"]
 templates_path = ["_templates"]
 myst_heading_anchors = 3
