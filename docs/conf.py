@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 project, author = "tuneloss", "tuneloss maintainers"
 copyright = "tuneloss maintainers, Apache-2.0"
 release = tuneloss.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "commands"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "commands", "intervals"]
 exclude_patterns = ["_build", "results"]
 templates_path = ["_templates"]
 myst_heading_anchors = 3
@@ -21,6 +21,7 @@ myst_enable_extensions = ["dollarmath", "deflist"]
 # Docstrings are in NumPy style. Types come from signatures where a docstring gives none.
 napoleon_google_docstring = False
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 autodoc_class_signature = "mixed"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "all"

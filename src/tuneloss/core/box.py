@@ -27,8 +27,10 @@ class Box:
 
     Parameters
     ----------
-    lower, upper : (k,) array or float
-        The bounds.
+    lower : (k,) array or float
+        The lower bounds.
+    upper : (k,) array or float
+        The upper bounds.
     names : sequence of str, optional
         k different names; "weight_0", "weight_1", ... by default.
     is_simplex : bool, default False

@@ -95,12 +95,16 @@ class Observation:
 
         Parameters
         ----------
-        error, features, metric
-            As for `Observation`.
+        error : float
+            The validation error, a sum or a mean.
+        features : (k,) array or mapping of str to float
+            The values of the terms.
         gradient : (n,) array
             The gradient of the error.
         jacobian : (n, k) array
             The gradients of the terms, one per column.
+        metric : float, optional
+            As for `Observation`.
 
         Examples
         --------

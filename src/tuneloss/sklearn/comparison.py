@@ -40,10 +40,14 @@ class TrainTestRows:
 
     Parameters
     ----------
-    x, y : (N, E) array, (N,) array
-        Inputs and labels to train with.
-    x_test, y_test : (M, E) array, (M,) array
-        Inputs and labels to test with.
+    x : (N, E) array
+        Inputs to train with.
+    y : (N,) array
+        Labels to train with.
+    x_test : (M, E) array
+        Inputs to test with.
+    y_test : (M,) array
+        Labels to test with.
     preparation : Preparation
         How columns became inputs.
     """

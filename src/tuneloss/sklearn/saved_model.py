@@ -23,8 +23,10 @@ class SavedModel:
     ----------
     preparation : Preparation
         How the columns of a table become inputs.
-    coef, intercept : (C, E) and (C,) arrays, or (1, E) and (1,) for two classes
-        As in scikit-learn.
+    coef : (C, E) array
+        The coefficients, as in scikit-learn; (1, E) for two classes.
+    intercept : (C,) array
+        The intercepts, as in scikit-learn; (1,) for two classes.
     classes : (C,) array
         The labels.
     about : dict

@@ -50,8 +50,10 @@ class OnlineTuner:
         The training loss, whose weights are tuned.
     error : callable
         The validation error to be minimised: ``(model, batch) -> mean over the batch``.
-    train, validation : iterable
-        Loaders, or anything else that yields batches each time it is iterated over.
+    train : iterable
+        The training batches: a loader, or anything else that yields batches each time it is iterated over.
+    validation : iterable
+        The validation batches, in the same form.
     metric : callable, optional
         The number that decides which model is better, if not the error; called like `error`.
     selection : iterable, optional

@@ -177,7 +177,13 @@ class LossTuner:
             return proposal
 
     def reserve(self, weights: Weights) -> None:
-        """Count weights as asked for, such as those that another process trains with."""
+        """Count weights as asked for, such as those that another process trains with.
+
+        Parameters
+        ----------
+        weights : mapping or (k,) array
+            The weights.
+        """
         with self._lock:
             self._pending.append(Proposal(self.box.as_array(weights)))
 

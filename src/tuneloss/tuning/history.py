@@ -75,14 +75,22 @@ class StepRecord:
     ----------
     step : int
         Which call of `OnlineTuner.step` this was, from 1.
-    error, metric, features : float, float or None, dict
-        The model at this step, as observed.
+    error : float
+        The validation error of the model at this step.
+    metric : float or None
+        The metric of the model at this step; None without one.
+    features : dict
+        The values of the terms at this step.
     weights : dict
         The weights that the model was trained with up to this step.
     learned : dict or None
         The weights learned at this step; None if nothing was learned.
-    scale, cost, argmin : float, float, int; or None
-        Fields of the learned loss, as in `LearnedLoss`. `argmin` counts the steps that observed, from 0.
+    scale : float or None
+        The scale of the learned loss, as in `LearnedLoss`.
+    cost : float or None
+        The cost of the learned loss, as in `LearnedLoss`.
+    argmin : int or None
+        The model that the learned loss selects. It counts the steps that observed, from 0.
     note : str
         What was needed beyond a plain solve, in words.
     seconds : float
@@ -93,9 +101,10 @@ class StepRecord:
         How many of the last checkpoints counted in the cost.
     least_scale : float or None
         The least scale that was imposed to hold the scale; None if the scale was free.
-    cosine_before, cosine_after : float or None
-        The cosine of the gradients of loss and error at this model, under the old weights and under those that this
-        step set.
+    cosine_before : float or None
+        The cosine of the gradients of loss and error at this model, under the old weights.
+    cosine_after : float or None
+        The same, under the weights that this step set.
     """
 
     step: int

@@ -145,9 +145,11 @@ def observe(
         The loss whose terms are observed.
     error : callable
         The validation error, ``(model, batch) -> mean over the batch``. It is evaluated in eval mode.
-    train, validation : iterable
-        Loaders, or anything that yields batches each time it is iterated over. If a loader has persistent workers,
-        others are started for this observation.
+    train : iterable
+        The training batches: a loader, or anything that yields batches each time it is iterated over. If it has
+        persistent workers, others are started for this observation.
+    validation : iterable
+        The validation batches, in the same form.
     metric : callable, optional
         ``(model, batch) -> mean over the batch``. If given, it decides which model is better.
     selection : iterable, optional

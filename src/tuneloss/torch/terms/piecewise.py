@@ -136,7 +136,7 @@ class ConvexPiecewiseLinear(Penalty):
         return PiecewiseLinear.from_weights(Grid(self.knots[group]).positions, np.reshape(weights, (n, 2 * p))[group])
 
     def curve(self, weights: Sequence[float], group: int = 0) -> tuple[Array, Array]:
-        """Return the knots (p,) of a group, and r there minus its least value (p,), to be drawn.
+        """Return the regularizer r of a group, to be drawn.
 
         Parameters
         ----------
@@ -144,6 +144,11 @@ class ConvexPiecewiseLinear(Penalty):
             All weights of this term.
         group : int, default 0
             The number of the group.
+
+        Returns
+        -------
+        pair of (p,) arrays
+            The knots, and r there minus its least value.
         """
         return self.function(weights, group).curve()
 
