@@ -1,14 +1,21 @@
 """Sphinx: `make docs` builds the pages into docs/_build. Warnings are errors."""
 
+import sys
+from pathlib import Path
+
 import tuneloss
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project, author = "tuneloss", "tuneloss maintainers"
 copyright = "tuneloss maintainers, Apache-2.0"
 release = tuneloss.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "commands"]
 exclude_patterns = ["_build", "results"]
 templates_path = ["_templates"]
 myst_heading_anchors = 3
+# Formulas are set by MathJax, which a page with a formula loads from a public server. Without network, they show as
+# TeX. For a site without network, name a local copy: sphinx-build -D mathjax_path=...
 myst_enable_extensions = ["dollarmath", "deflist"]
 
 # Docstrings are in NumPy style. Types come from signatures where a docstring gives none.
@@ -19,6 +26,7 @@ autodoc_typehints = "description"
 autodoc_typehints_description_target = "all"
 autodoc_type_aliases = {name: name for name in ("Array", "ArrayLike", "Epsilon", "Objective", "Patterns", "Select")}
 default_role = "code"
+smartquotes = False  # quotes in messages, options and JSON stay as they are typed
 
 html_theme = "pydata_sphinx_theme"
 html_title = "tuneloss"

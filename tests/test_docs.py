@@ -12,6 +12,8 @@ import pytest
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(page.name for page in DOCS.glob("*.md") if "```python" in page.read_text(encoding="utf-8"))
 
+TESTED_BELOW = {"troubleshooting.md", "tutorial_observe.md", "tutorial_online.md"}
+
 
 def names_of_online() -> dict:
     """What the fragment of online.md takes as given: a model, loaders, and the names it imports."""
@@ -54,7 +56,7 @@ def test_there_are_pages_with_code():
     assert {"start.md", "scikit.md", "online.md", "terms.md", "troubleshooting.md"} <= set(PAGES)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != "troubleshooting.md"])
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in TESTED_BELOW])
 def test_code_runs(page):
     optuna = pytest.importorskip("optuna")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -92,3 +94,61 @@ def test_no_line_of_prose_begins_like_a_bullet():
     for page in DOCS.glob("*.md"):
         prose = re.sub(r"^```[\s\S]*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
         assert re.findall(r"^\s*\+ .*", prose, re.MULTILINE) == [], page.name
+
+
+def test_every_command_is_in_the_reference():
+    """The page takes options from the parser itself; a new command must be named on it."""
+    typer = pytest.importorskip("typer")
+    from tuneloss.cli import app
+
+    def paths(command, path=()):
+        below = getattr(command, "commands", {})
+        return [" ".join(path)] if not below else [p for name in below for p in paths(below[name], (*path, name))]
+
+    named = re.findall(r"```\{command\} (.*)", (DOCS / "cli.md").read_text(encoding="utf-8"))
+    assert sorted(named) == sorted(paths(typer.main.get_command(app)))
+
+
+def test_the_glossary_is_sorted():
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    names = re.findall(r"^(?! |`|#)(.+)\n  \S", text, re.MULTILINE)
+    assert len(names) > 10
+    assert names == sorted(names, key=str.lower)
+
+
+def test_every_example_is_in_the_gallery():
+    """All scripts that a user can run, which are those with a `main`."""
+    scripts = [path.stem for path in (DOCS.parent / "examples").glob("*.py") if "def main(" in path.read_text("utf-8")]
+    shown = re.findall(r"python examples/(\w+)\.py", (DOCS / "gallery.md").read_text(encoding="utf-8"))
+    assert sorted(scripts) == sorted(shown)
+
+
+def outputs(page: str) -> list[str]:
+    """The outputs that a page shows."""
+    return re.findall(r"```text\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def shape(text: str) -> str:
+    """The text with all numbers replaced by one sign."""
+    return re.sub(r"\d+(\.\d+)?(e-?\d+)?", "#", text)
+
+
+def test_the_tutorial_of_one_run_shows_its_output():
+    """Seed 0: the lines are those that the page shows; the tuner lowers the test log loss by a tenth or more."""
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    names, printed = run("tutorial_online.md")
+    assert shape(printed) == shape("".join(outputs("tutorial_online.md")))
+    assert names["plain_loss"] == pytest.approx(0.466, abs=0.03)
+    assert names["tuned_loss"] == pytest.approx(0.363, abs=0.03)
+
+
+def test_the_tutorial_of_several_runs_shows_its_output():
+    """Seed 0: the lines are those that the page shows; the best run is better than all that it is compared with."""
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    names, printed = run("tutorial_observe.md")
+    assert shape(printed) == shape("".join(outputs("tutorial_observe.md")))
+    assert names["first"] == pytest.approx(0.474, abs=0.05)
+    assert names["tuned"] == pytest.approx(0.362, abs=0.05)
+    assert names["tuned"] < min(names["first"], names["plain"], names["random"])
