@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
+from cnn_augmentations import AUGMENTATIONS, BATCH, CURVED, augmented_loss, cnn, digit_images
 from common import Batches, load, logloss, mlp
 from mlp_five_terms import five_terms
 
@@ -101,6 +102,40 @@ def epoch_with_tuner(quick: bool) -> None:
         print(f"  {option:16} {taken[option] / taken['fixed']:.2f}")
     print("against that epoch and a plain evaluation of the validation error:")
     print(f"  {'default':16} {taken['default'] / taken['evaluated']:.2f}")
+
+
+def step_on_cnn(quick: bool) -> None:
+    """A step of the tuner on a small CNN with eleven augmentations, in both metrics, against an epoch."""
+    split, model, loss = digit_images(50), cnn(50), augmented_loss(CURVED, 50, None)
+    fixed = dict.fromkeys(AUGMENTATIONS, 0.4) | {"l2": 1e-3}
+    loss.set_weights(fixed)
+    train, validation = Batches(split.train, BATCH, seed=0), Batches(split.validation, 512)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3, fused=True)
+
+    def epoch() -> None:
+        for batch in train:
+            optimizer.zero_grad()
+            loss(model, batch).backward()
+            optimizer.step()
+
+    def step(**options: Any) -> Callable[[], None]:
+        policy, look = OnlinePolicy(patience=10**6), ObserveOptions(**options)
+        tuner = OnlineTuner(model, loss, logloss, train, validation, policy=policy, observe=look)
+
+        def call() -> None:
+            tuner.step()
+            loss.set_weights(fixed)
+
+        return call
+
+    for _ in range(2 if quick else 20):
+        epoch()
+    steps = {"plain metric": step(), "curvature metric": step(gradient_metric="curvature")}
+    taken = side_by_side({"epoch": epoch} | steps, 3 if quick else 15)
+    print("\nThe CNN of examples/cnn_augmentations.py: `tuner.step()` alone,")
+    print(f"against an epoch of 4 batches ({1e3 * taken['epoch']:.0f} ms):")
+    for metric in steps:
+        print(f"  {metric:16} {taken[metric] / taken['epoch']:.2f}")
 
 
 def piecewise_step(quick: bool) -> None:
@@ -230,7 +265,7 @@ def main() -> None:
         peak(options.peak, options.size)
         return
     print("One thread; medians of calls taken in turns.")
-    for part in (epoch_with_tuner, piecewise_step, piecewise_gram, memory):
+    for part in (epoch_with_tuner, step_on_cnn, piecewise_step, piecewise_gram, memory):
         part(options.quick)
 
 
