@@ -31,6 +31,7 @@ PUBLIC = {  # a room, and all that it exports
         "compare_models",
         "hold_out",
         "load_model",
+        "save_model",
         "write_fit",
     ],
     "tuneloss.torch": [

@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 from tests.cli.commands import refused
 from tests.test_cli import tuneloss
 from tuneloss.cli import app
+from tuneloss.data import read_dataset
 from tuneloss.report.words import weight_text
+from tuneloss.sklearn import TunedLogisticRegression, hold_out
 from tuneloss.sklearn.model_file import load_model
 
 
@@ -273,3 +275,25 @@ def test_an_ordinary_table_is_fitted_and_predicted(tmp_path):
     done = tuneloss("predict", "tuneloss-fit/model.npz", "new.csv", "--keep", "all", cwd=tmp_path)
     assert done.stdout.splitlines()[0] == "id,colour,size,predicted,p(no),p(yes)"
     assert (predicted["predicted"] == frame["kind"])[1:].mean() > 0.97
+
+
+def test_terms_and_folds_are_those_of_the_options(tmp_path):
+    """The result is that of the estimator with these parameters on the same rows."""
+    arguments = ["fit", "iris", "--terms", "l2, dropout", "--cv", "3", "--seed", "2", "--out", str(tmp_path), "--json"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    rows = hold_out(read_dataset("iris"), seed=2)
+    expected = TunedLogisticRegression(terms=("l2", "dropout"), cv=3, random_state=2).fit(rows.x, rows.y)
+    assert json.loads(done.stdout)["weights"] == pytest.approx(expected.loss_weights_)
+    assert expected.loss_weights_["l1"] == expected.loss_weights_["uniform"] == 0
+    other = TunedLogisticRegression(terms=("l2", "dropout"), random_state=2).fit(rows.x, rows.y)
+    assert other.loss_weights_ != expected.loss_weights_
+
+
+def test_terms_and_folds_are_checked_before_a_model_is_fitted(tmp_path):
+    message = refused("fit", "iris", "--terms", "l1,l3", "--out", tmp_path)
+    assert "--terms must be some of ['l1', 'l2', 'uniform', 'dropout'], each once, \"l2\" among them" in message
+    assert "found ['l1', 'l3']" in message
+    assert "no regularizer" not in message  # the first model of the bar of progress
+    assert "--cv" in refused("fit", "iris", "--cv", "1", "--out", tmp_path, code=2)
+    assert not list(tmp_path.iterdir())

@@ -108,6 +108,15 @@ def test_the_verdict_claims_no_more_than_the_interval_allows(gap, said):
     assert said in Demo(runs=3, repeats=2).verdict(demo_records(gap=gap))[0]
 
 
+def test_the_headline_claims_no_more_either():
+    """13% of 1.95, and nothing where the two are equal."""
+    demo = Demo(runs=3, repeats=2)
+    assert demo.headline(demo_records()) == (
+        "Test log loss is 13% lower than that of random search, and 13% lower than that of a plain run."
+    )
+    assert "not to be told apart from that of random search" in demo.headline(demo_records(gap=0.0))
+
+
 def test_the_verdict_on_one_repeat_does_not_claim_a_winner():
     """One repeat cannot be told from luck, and both sentences say so."""
     verdict = Demo(runs=3, repeats=1).verdict(demo_records(repeats=1))

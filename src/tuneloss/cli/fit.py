@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from tuneloss.cli.console import console, note, progress, put, show
+from tuneloss.cli.console import note, progress, put
 from tuneloss.cli.guards import make_folder, stoppable
 from tuneloss.data import read_dataset
 from tuneloss.data.reading import EMBEDDED
-
-if TYPE_CHECKING:
-    from tuneloss.sklearn.comparison import ModelComparison
 
 DataArgument = Annotated[
     str,
@@ -43,14 +40,26 @@ def fit(
         float, typer.Option(min=0.05, max=0.9, help="Fraction of the rows held out to test.")
     ] = 0.25,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the splits.")] = 0,
+    terms: Annotated[
+        str, typer.Option(help='Regularizers that may get a weight, with commas between them; "l2" is among them.')
+    ] = "l1,l2,uniform,dropout",
+    cv: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            help="Number of folds that validate the weights. Without it, 20% of the training rows validate if these "
+            "are at least 500, and 5 folds are used otherwise.",
+        ),
+    ] = None,
     max_gb: MaxGb = 1.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a classifier and learn the weights of its regularizers (L1, L2, uniform labels, dropout).
 
     A fraction of the rows is held out to test. The command prints a comparison of the
-    tuned model with two others: one without a regularizer, and one with the best of ten L2 weights in 5-fold
-    cross-validation.
+    tuned model with three others: the majority class, one without a regularizer, and one with the best of ten L2
+    weights in 5-fold cross-validation. It says which is better, with 95% bootstrap intervals. Recall and precision of
+    each class and the largest coefficients of the tuned model follow.
 
     It writes three files: model.npz holds the model, in NumPy's format without pickle (see `tuneloss predict`);
     runs.jsonl holds its search; report.html is a report. Files of these names are replaced if an earlier
@@ -65,6 +74,8 @@ def fit(
     has inputs in `features` or `X`, and labels in `labels` or `y`.
     """
     with stoppable():
+        from tuneloss.cli.fit_result import print_result, result_as_json
+        from tuneloss.sklearn.coefficients import largest_coefficients
         from tuneloss.sklearn.comparison import N_STEPS, compare_models, hold_out
         from tuneloss.sklearn.fit_files import check_replaceable, write_fit
 
@@ -75,25 +86,12 @@ def fit(
         rows = hold_out(dataset, test_fraction, seed)
         make_folder(out)
         with progress("fitting", N_STEPS) as advance:
-            comparison = compare_models(rows, seed, advance)
+            names = [name.strip() for name in terms.split(",")]
+            comparison = compare_models(rows, seed, advance, terms=names, cv=cv)
         paths = write_fit(out, dataset, rows, comparison)
+        tuned = comparison.tuned
+        coefficients = largest_coefficients(tuned.coef_, rows.preparation.input_names, tuned.classes_)
     if as_json:
-        result = {"models": comparison.scores, "weights": comparison.tuned.loss_weights_}
-        put([json.dumps(result | {name: str(path) for name, path in paths.items()}, allow_nan=False) + "\n"])
+        put([json.dumps(result_as_json(comparison, coefficients, paths), allow_nan=False) + "\n"])
     else:
-        _print_result(comparison, paths)
-
-
-def _print_result(comparison: ModelComparison, paths: dict[str, Path]) -> None:
-    """Print the comparison, the learned weights, and the paths of the files."""
-    header = ("model", "test log loss", "test error", "seconds")
-    rows = [
-        [name, f"{s['test log loss']:.4f}", f"{100 * s['test error']:.1f}%", f"{s['seconds']:.1f}"]
-        for name, s in comparison.scores.items()
-    ]
-    show(header, rows)
-    weights = comparison.tuned.loss_weights_
-    learned = ", ".join(f"{name} {value:.3g}" for name, value in weights.items() if name != "logloss")
-    console.print(f"Learned weights: {learned}.", soft_wrap=True)
-    console.print(f"Model: {paths['model']}", soft_wrap=True)
-    console.print(f"Report: {paths['report']}", soft_wrap=True)
+        print_result(comparison, coefficients, paths)

@@ -21,6 +21,8 @@ PARAMETERS = (
     "use",
     "max_gb",
     "out",
+    "terms",
+    "cv",
 )  # parameters of Python functions that are also options of commands
 NEXT_PROBLEM = "\n- "  # what stands between the problems that one message lists
 

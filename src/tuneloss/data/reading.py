@@ -1,4 +1,4 @@
-"""Read a data set from a CSV, Parquet or npz file, from standard input, or from scikit-learn's embedded ones."""
+"""Read a data set from a CSV, Parquet or npz file, from standard input, or an embedded one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import numpy as np
 
 from tuneloss.data.arrays import read_npz
 from tuneloss.data.dataset import Dataset, input_problems, refuse
+from tuneloss.data.sparse_table import make_sparse_table
 from tuneloss.data.table_files import TableFile
 from tuneloss.data.table_remarks import missing_problems
 from tuneloss.data.tables import ALL, read_columns, read_table
 from tuneloss.errors import InvalidInput
 
-EMBEDDED = ("digits", "iris", "wine", "breast_cancer")  # data sets that scikit-learn carries
+SPARSE = "sparse"  # a table that is drawn from a known model
+EMBEDDED = (SPARSE, "digits", "iris", "wine", "breast_cancer")  # scikit-learn carries the others
 STDIN = "-"  # the source that stands for standard input
 
 
@@ -28,9 +30,9 @@ def read_dataset(
     Parameters
     ----------
     source : str
-        Path of a CSV, Parquet or npz file; "-" for a CSV file on standard input; or one of "digits", "iris",
-        "wine", "breast_cancer". A CSV file may have commas, semicolons, tabs or "|" between its columns, and it may be
-        compressed by gzip.
+        Path of a CSV, Parquet or npz file; "-" for a CSV file on standard input; or one of "sparse", "digits", "iris",
+        "wine", "breast_cancer". "sparse" is synthetic: 8 of its 300 inputs matter. A CSV file may have commas,
+        semicolons, tabs or "|" between its columns, and it may be compressed by gzip.
     target : str, default ""
         The column of labels, or the array of labels of an npz file. It may be empty for an embedded set, and for an
         npz file whose labels are named ``labels``, ``y`` or ``target``.
@@ -157,6 +159,8 @@ def _checked_path(source: str, max_gb: float) -> Path:
 
 
 def _read_embedded(name: str) -> Dataset:
+    if name == SPARSE:
+        return make_sparse_table()
     from sklearn import datasets
 
     bunch = getattr(datasets, f"load_{name}")()

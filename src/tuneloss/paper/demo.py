@@ -164,6 +164,11 @@ class Demo(Experiment):
             axes.set_title(half.title, fontsize=12, loc="left")
         return figure
 
+    def headline(self, records: Sequence[Record]) -> str:
+        """Say in a few words what tuning gained."""
+        between, inside = (Outcome.of(records, half) for half in HALVES)
+        return f"Test log loss is {between.short('random search')}, and {inside.short('a plain run')}."
+
     def verdict(self, records: Sequence[Record]) -> list[str]:
         """Say in one sentence per half what tuning gained, with numbers."""
         runs = "1 run" if self.runs == 1 else f"{self.runs} runs"
@@ -208,6 +213,17 @@ class Outcome:
             return ""
         return "lower" if difference.mean < 0 else "higher"
 
+    def short(self, than: str) -> str:
+        """Return a few words that compare test log loss, and claim no more than the interval allows."""
+        side = self.told_apart()
+        if not side:
+            return f"not to be told apart from that of {than}"
+        return f"{self._share():.0%} {side} than that of {than}"
+
+    def _share(self) -> float:
+        """Return the size of the difference in test log loss, as a share of the other method's."""
+        return abs(self.difference["test_loss"].mean) / self.other["test_loss"].mean
+
     def text(self, than: str) -> str:
         """Return a clause that compares test log loss, and claims no more than the interval allows."""
         ours, other, difference = (part["test_loss"] for part in (self.ours, self.other, self.difference))
@@ -218,8 +234,7 @@ class Outcome:
             return f"has test log loss {numbers} of {than}; one repeat cannot tell this from luck"
         if not side:
             return f"cannot be told apart from {than} by test log loss: {numbers}, difference {difference.text(3)}"
-        share = abs(difference.mean) / other.mean
-        return f"has {share:.0%} {side} test log loss than {than}: {numbers}, difference {difference.text(3)}"
+        return f"has {self._share():.0%} {side} test log loss than {than}: {numbers}, difference {difference.text(3)}"
 
 
 def half_records(records: Sequence[Record], half: Half) -> dict[str, ByRepeat]:

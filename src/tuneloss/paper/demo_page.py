@@ -51,7 +51,7 @@ def page(demo: Demo, records: Sequence[Record]) -> str:
         f"Models are chosen by validation log loss. {demo.repeats} repeat{'s' if demo.repeats > 1 else ''}, seed "
         f"{demo.seed}."
     )
-    return html.page("A loss tuned between runs, and inside one run", about, sections)
+    return html.page("A loss tuned between runs, and inside one run", about, sections, headline=demo.headline(records))
 
 
 def _half_body(demo: Demo, records: Sequence[Record], half: Half) -> str:

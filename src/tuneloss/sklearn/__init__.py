@@ -11,9 +11,12 @@ paths.py        paths of L2 and L1 weights
 search.py       strategy "runs": the paths, then learned weights
 online.py       strategy "online": weights and a convex regularizer, learned in one run
 preparation.py  how columns of numbers and categories become inputs
-comparison.py   a comparison of three models on the same rows
+comparison.py   a comparison of four models on the same rows
+scores.py       scores on test rows, and their bootstrap intervals
+coefficients.py the largest coefficients, by name
 saved_model.py  a fitted classifier with its preparation
 model_file.py   such a classifier as one file
+saving.py       save_model: a fitted estimator as such a file
 fit_files.py    the files of `tuneloss fit`
 
 Users may import what is in `__all__`; everything else is private.
@@ -25,6 +28,7 @@ from tuneloss.sklearn.fit_files import check_replaceable, write_fit
 from tuneloss.sklearn.model_file import load_model
 from tuneloss.sklearn.preparation import Preparation
 from tuneloss.sklearn.saved_model import SavedModel
+from tuneloss.sklearn.saving import save_model
 
 __all__ = [
     "ModelComparison",
@@ -36,5 +40,6 @@ __all__ = [
     "compare_models",
     "hold_out",
     "load_model",
+    "save_model",
     "write_fit",
 ]

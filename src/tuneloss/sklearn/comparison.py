@@ -1,4 +1,4 @@
-"""Compare three classifiers on the same rows: no regularizer, the best of an L2 path, and learned weights."""
+"""Compare classifiers on the same rows: no inputs, no regularizer, the best of an L2 path, and learned weights."""
 
 from __future__ import annotations
 
@@ -6,30 +6,31 @@ import inspect
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 
 from tuneloss.data import Dataset
 from tuneloss.data.dataset import check_dataset
 from tuneloss.errors import InvalidInput
-from tuneloss.sklearn.estimator import TunedLogisticRegression
+from tuneloss.sklearn.estimator import REGULARIZERS, TunedLogisticRegression, check_parameters
 from tuneloss.sklearn.fold_fits import Fold, FoldFits
 from tuneloss.sklearn.preparation import Preparation, learn_preparation
+from tuneloss.sklearn.scores import ERROR, LOG_LOSS, Interval, Scores, all_scores, bootstrap, class_scores, mean_scores
 from tuneloss.sklearn.softmax import predicted
 from tuneloss.types import Array
 
-PLAIN, L2_PATH, TUNED = "no regularizer", "L2 path (LogisticRegressionCV)", "tuned"  # the models, by name
-MEASURES = ("test log loss", "test error")
+MAJORITY = "majority class"  # the model without inputs: the most frequent class, and the frequencies of all classes
+PLAIN, L2_PATH, TUNED = "no regularizer", "L2 path (LogisticRegressionCV)", "tuned"  # the other models, by name
+MEASURES = (LOG_LOSS, ERROR)  # what each run of the search is tested for, too
 MAX_FOLDS = 5  # folds of the L2 path; fewer if a class has fewer rows
-MIN_PROBABILITY = float(np.finfo(float).eps)  # lower probabilities count as this in the log loss, as in scikit-learn
 N_STEPS = 2 + TunedLogisticRegression().max_runs  # steps of progress: two models, then the runs of the third
 
-Scores = dict[str, float]  # by measure
 Progress = Callable[[int, str], object]  # called with the number of steps done, out of N_STEPS, and a note
 
 
@@ -100,7 +101,7 @@ def hold_out(dataset: Dataset, test_fraction: float = 0.25, seed: int = 0) -> Tr
 
 @dataclass(frozen=True, eq=False)
 class ModelComparison:
-    """Three fitted models and their test scores.
+    """Four fitted models and their test scores.
 
     Parameters
     ----------
@@ -109,47 +110,83 @@ class ModelComparison:
     run_scores : list of dict
         The test scores of each run of its search: means over the models of all folds.
     scores : dict of dict
-        The test scores of each model by its name, and the seconds that its fit took.
+        The test scores of each model by its name, and the seconds that its fit took: log loss, error, calibration error
+        and, for two classes, the area under the ROC curve. The calibration error compares the probability of the
+        predicted class with the fraction of right predictions, in 10 groups of rows of equal size. It is the mean
+        absolute difference. With few test rows it is above 0 by chance.
+    classes : dict of dict
+        By class: its number of test rows, and recall and precision of the tuned model.
+    intervals : dict
+        95% bootstrap intervals of log loss, error and ROC AUC: ``{model: {measure: (low, high)}}``.
+    differences : dict
+        95% bootstrap intervals of the tuned model's log loss minus that of each other model, on the same rows.
     """
 
     tuned: TunedLogisticRegression
     run_scores: list[Scores]
     scores: dict[str, Scores]
+    classes: dict[str, Scores] = field(default_factory=dict)
+    intervals: dict[str, dict[str, Interval]] = field(default_factory=dict)
+    differences: dict[str, Interval] = field(default_factory=dict)
 
 
-def compare_models(rows: TrainTestRows, seed: int = 0, on_progress: Progress | None = None) -> ModelComparison:
+def compare_models(
+    rows: TrainTestRows,
+    seed: int = 0,
+    on_progress: Progress | None = None,
+    *,
+    terms: Sequence[str] = REGULARIZERS,
+    cv: Any = None,
+) -> ModelComparison:
     """Fit a model without a regularizer, one with the best L2 weight of a path, and one with learned weights.
+
+    A model without inputs, which predicts how frequent the classes are, is the baseline.
 
     Parameters
     ----------
     rows : TrainTestRows
         What `hold_out` returns.
     seed : int, default 0
-        Decides which rows validate the learned weights.
+        Decides which rows validate the learned weights, and the bootstrap samples.
     on_progress : callable, optional
         Called as ``on_progress(done, note)``, where `done` counts steps from 0 to 17: two models, then up to 15 runs of
         the third.
+    terms : sequence of str, default ("l1", "l2", "uniform", "dropout")
+        The regularizers that may get a weight, as in `TunedLogisticRegression`.
+    cv : int, splitter or iterable, optional
+        How the learned weights are validated, as in `TunedLogisticRegression`.
+
+    Raises
+    ------
+    InvalidInput
+        If `terms` or `cv` breaks a rule. No model is fitted then.
     """
+    tuned, run_scores = TunedLogisticRegression(terms=terms, cv=cv, random_state=seed), list[Scores]()
+    check_parameters(tuned)
     advance = on_progress or (lambda done, note: None)
     n_folds = min(MAX_FOLDS, int(np.unique(rows.y, return_counts=True)[1].min()))
-    scores = {}
+    classes, codes = np.unique(rows.y_test, return_inverse=True)
     rivals = {PLAIN: LogisticRegression(C=np.inf, max_iter=1000), L2_PATH: l2_cv(cv=n_folds)}
+    fitted = {MAJORITY: _fit(DummyClassifier(strategy="prior").fit, rows)}
     for i, (name, model) in enumerate(rivals.items()):
         advance(i, name)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a model without a regularizer need not converge
-            scores[name] = _fit_and_score(model.fit, rows)
+            fitted[name] = _fit(model.fit, rows)
     advance(len(rivals), TUNED)
-    tuned, run_scores = TunedLogisticRegression(random_state=seed), list[Scores]()
 
     def on_run(run: FoldFits, folds: Sequence[Fold]) -> None:
-        run_scores.append(_score_run(run, folds, tuned.classes_, rows))
+        run_scores.append(_score_run(run, folds, rows.x_test, codes))
         note = f"{TUNED}: run {len(run_scores)}, validation log loss {run.mean_error:.4f}"
         advance(len(rivals) + len(run_scores), note)
 
-    scores[TUNED] = _fit_and_score(partial(tuned._fit, on_run=on_run), rows)
+    fitted[TUNED] = _fit(partial(tuned._fit, on_run=on_run), rows)
     advance(N_STEPS, "done")
-    return ModelComparison(tuned, run_scores, scores)
+    probabilities = {name: p for name, (p, _) in fitted.items()}
+    scores = {name: all_scores(p, codes) | {"seconds": seconds} for name, (p, seconds) in fitted.items()}
+    samples = bootstrap(probabilities, codes, seed)
+    by_class = class_scores(probabilities[TUNED], codes, classes)
+    return ModelComparison(tuned, run_scores, scores, by_class, samples.scores, samples.differences)
 
 
 def l2_cv(**options: Any) -> LogisticRegressionCV:
@@ -159,24 +196,16 @@ def l2_cv(**options: Any) -> LogisticRegressionCV:
     return LogisticRegressionCV(scoring="neg_log_loss", max_iter=1000, **options)
 
 
-def _fit_and_score(fit: Callable[[Any, Any], Any], rows: TrainTestRows) -> Scores:
-    """Return the test scores of the model that `fit` returns, and the seconds that the fit took."""
+def _fit(fit: Callable[[Any, Any], Any], rows: TrainTestRows) -> tuple[Array, float]:
+    """Return the probabilities that the fitted model predicts for the test rows, and the seconds that the fit took."""
     start = time.perf_counter()
     model = fit(rows.x, rows.y)
     seconds = time.perf_counter() - start
-    return _score(model.predict_proba(rows.x_test), model.classes_, rows) | {"seconds": seconds}
+    return model.predict_proba(rows.x_test), seconds
 
 
-def _score(probabilities: Array, classes: NDArray[Any], rows: TrainTestRows) -> Scores:
-    """Return the test scores of predicted probabilities (M, C)."""
-    codes = np.searchsorted(classes, rows.y_test)
-    likelihood = np.maximum(probabilities[np.arange(len(codes)), codes], MIN_PROBABILITY)
-    wrong = probabilities.argmax(axis=1) != codes
-    return dict(zip(MEASURES, (float(-np.log(likelihood).mean()), float(wrong.mean())), strict=True))
-
-
-def _score_run(run: FoldFits, folds: Sequence[Fold], classes: NDArray[Any], rows: TrainTestRows) -> Scores:
+def _score_run(run: FoldFits, folds: Sequence[Fold], x_test: Array, codes: NDArray[np.intp]) -> Scores:
     """Return the test scores of a run: the mean over the models of all folds."""
     pairs = zip(folds, run.params, strict=True)
-    scores = [_score(np.exp(predicted(fold.data, params, rows.x_test)), classes, rows) for fold, params in pairs]
+    scores = [mean_scores(np.exp(predicted(fold.data, params, x_test)), codes) for fold, params in pairs]
     return {name: float(np.mean([values[name] for values in scores])) for name in MEASURES}

@@ -226,7 +226,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         on_run: OnRun = ignore_run,
     ) -> Self:
         """Fit as `fit` does, and call ``on_run(run, folds)`` after each run of the search."""
-        _check_parameters(self)
+        check_parameters(self)
         for name in ("regularizer_", "box_", "learned_"):
             self.__dict__.pop(name, None)  # set by an earlier fit with the other strategy
         examples = read_examples(self, X, y, sample_weight, X_val, y_val, sample_weight_val)
@@ -373,7 +373,7 @@ def _record(run: FoldFits) -> dict[str, Any]:
     }
 
 
-def _check_parameters(model: TunedLogisticRegression) -> None:
+def check_parameters(model: TunedLogisticRegression) -> None:
     """Raise unless the parameters of the constructor are as documented."""
     _check_terms(model.terms)
     if model.strategy not in ("runs", "online"):

@@ -11,7 +11,7 @@ from pathlib import Path
 from tuneloss.data import Dataset
 from tuneloss.errors import InvalidInput, JournalError
 from tuneloss.files import draft_folder, write_whole
-from tuneloss.sklearn.comparison import MEASURES, TUNED, ModelComparison, TrainTestRows
+from tuneloss.sklearn.comparison import MAJORITY, MEASURES, TUNED, ModelComparison, TrainTestRows
 from tuneloss.sklearn.model_file import load_model, write_model
 from tuneloss.sklearn.paths import is_plain
 from tuneloss.sklearn.saved_model import SavedModel
@@ -132,6 +132,7 @@ def _header(title: str, comparison: ModelComparison) -> Header:
     note += f"The saved model was fitted to all training examples, with l1 and l2 {growth:.4g} times as large."
     learned = tuned.learned_
     search = LastLearned() if learned is None else LastLearned(learned.as_dict(), learned.scale, learned.note)
-    reference = {name: {m: values[m] for m in MEASURES} for name, values in comparison.scores.items()}
+    models = {name: values for name, values in comparison.scores.items() if name != MAJORITY}  # it would dwarf the rest
+    reference = {name: {m: values[m] for m in MEASURES} for name, values in models.items()}
     final = dict(tuned.loss_weights_)
     return Header(tuned.box_, title, MADE_BY, reference, chosen=tuned.best_run_, note=note, search=search, final=final)

@@ -22,7 +22,7 @@ from tuneloss.torch.observing.lanczos import Ritz, block_lanczos
 from tuneloss.torch.observing.sampling_noise import Contrast
 from tuneloss.tuning import OnlinePolicy
 
-TRAIN, VALIDATION = make_data(20, 20), make_data(15, 15, seed=1)
+TRAIN, VALIDATION = make_data(12, 12), make_data(15, 15, seed=1)  # few enough for F to be that of all of TRAIN
 DAMPINGS = (1.0, 0.1, 0.01, 1e-3, 1e-4)
 
 
@@ -179,13 +179,26 @@ def test_weights_enter_linearly_and_l2_on_the_diagonal(batched):
     torch.testing.assert_close(matrix_of(fit=1.5, flat=0.1, l2=0.01), dense_matrix(net, loss, TRAIN[:1]))
 
 
-def test_random_terms_are_drawn_with_the_right_expectation(monkeypatch):
-    """Of many random terms, some count more often: on average each counts with its weight."""
-    shares = np.array([0.5, 0.1, 0.0, 0.15, 0.25])
-    drawn = np.array([curvature._drawn(shares, np.random.default_rng(seed)) for seed in range(4000)])
-    np.testing.assert_allclose(drawn.sum(axis=1), 1.0)
-    assert np.count_nonzero(drawn, axis=1).max() <= curvature.SOURCES
-    np.testing.assert_allclose(drawn.mean(axis=0), shares, atol=0.02)
+def test_terms_are_drawn_with_the_right_expectation():
+    """Plain terms come together, a random one alone; what is drawn counts more often, so on average with its weight."""
+    terms = {"fit": log_loss, "flat": lambda model, batch: model(batch[0]).square().mean()}
+    terms |= {f"copy {i}": Augmented(lambda x: x) for i in range(3)}
+    weights = dict(zip(terms, [0.1, 0.2, 0.0, 0.3, 0.4], strict=True))
+    loss = LinearLoss(terms, dict.fromkeys(terms, (0.0, 1.0)) | {"fit": (0.1, 1.0)}, weights=weights)
+    counts = dict.fromkeys(terms, 0.0)
+    for seed in range(4000):
+        sources, times = curvature._drawn_sources(loss, np.random.default_rng(seed))
+        names = [name for source in sources for name in source.names]
+        assert names in (["fit", "flat"], ["copy 1"], ["copy 2"])
+        assert times * sum(weights[name] for name in names) == pytest.approx(1.0)  # the sum of all weights
+        for name in names:
+            counts[name] += times / 4000
+    assert counts.pop("copy 0") == 0.0
+    np.testing.assert_allclose(list(counts.values()), 1.0, atol=0.1)
+
+
+def test_what_is_drawn_stands_for_all_terms(monkeypatch):
+    """Terms with the same values give the same matrix, whichever of them is drawn."""
     copies = {f"copy {i}": Augmented(lambda x: x) for i in range(4)}
     many = LinearLoss(copies, dict.fromkeys(copies, (0.1, 1.0)), weights=[0.1, 0.2, 0.3, 0.4])
     one = LinearLoss({"copy 0": Augmented(lambda x: x)}, {"copy 0": 1.0})
@@ -328,6 +341,21 @@ def test_large_batches_are_thinned(monkeypatch):
     observe(make_mlp(), make_loss(), log_loss, train, VALIDATION, gradient_metric="curvature")
     observe(make_mlp(), make_loss(), log_loss, train, VALIDATION, gradient_metric="curvature", merge=False)
     assert seen == [20, 40]
+
+
+def test_enough_batches_are_used_and_no_more():
+    """About EXAMPLES examples: batches are added as long as that comes nearer to it."""
+    for sizes, used in (((10, 10, 10, 10), 30), ((16, 16), 32), ((20, 8), 28), ((20, 12), 20), ((4, 4), 8)):
+        seen = []
+        net = make_mlp()
+
+        def term(model, batch, seen=seen):
+            seen.append(len(batch[0]))
+            return log_loss(model, batch)
+
+        loss = LinearLoss({"fit": term}, {"fit": 1.0})
+        observe(net, loss, log_loss, make_data(*sizes), VALIDATION, gradient_metric="curvature")
+        assert seen[-1] == used
 
 
 def test_the_online_tuner_uses_it():

@@ -14,8 +14,7 @@ agreement is used, and the plain gram if there is none.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -34,12 +33,10 @@ from tuneloss.torch.observing.sums import ERROR, HALF, Sums
 from tuneloss.torch.terms.columns import blocks
 from tuneloss.torch.terms.data_terms import Batch, Source
 from tuneloss.torch.terms.loss import LinearLoss
-from tuneloss.types import Array
 
 AGREEMENT = 0.5  # least cosine between the gradients of the two halves: best of 0.5, 0.6, 0.7 on the choosing problems
 DAMPINGS = (1.0, 0.1, 0.01, 1e-3, 1e-4)  # times the largest Ritz value
-EXAMPLES = 400  # training examples of the Gauss-Newton matrix, about
-SOURCES = 2  # callables that give data terms: of more, some are drawn, since each costs its own products
+EXAMPLES = 25  # training examples of the Gauss-Newton matrix, about: level with 400 on the choosing problems
 STEPS = 2  # blocks: cheaper than 3, which were not significantly better; with more, small dampings are more exact
 COLUMNS = 64  # most weights of a loss: memory and time grow with them
 
@@ -80,12 +77,13 @@ def in_curvature_metric(
         All parameters that are trained; those of ``look.sums`` are in the gram.
     """
     matrix = GaussNewton(look.sums.params, l2_diagonal(loss, params))
-    for number, share in enumerate(_shares(loss, look)):
-        batches = merged(iter(share.batches), share.examples) if look.may_merge else share.batches
-        for batch in batches:
-            seed_everything(look.seed, number, look.draws)  # no draw of the observation has this number
-            times = share.times * size(batch) / share.examples
-            matrix.parts.append(evaluate(look.model, loss, share.sources, batch, matrix.params, times))
+    sources, times = _drawn_sources(loss, np.random.default_rng(look.seed))
+    batches = _some_batches(look) if sources else []
+    examples = sum(map(size, batches))
+    for batch in merged(iter(batches), examples) if look.may_merge else batches:
+        seed_everything(look.seed, 0, look.draws)  # no draw of the observation has this number
+        part = times * size(batch) / examples
+        matrix.parts.append(evaluate(look.model, loss, sources, batch, matrix.params, part))
     rows, noise = dense_rows(look.sums, loss, params), _noise_row(look)
     ritz = block_lanczos(matrix, torch.cat([noise.to(rows), rows]), STEPS)
     damping = trusted_damping(ritz)
@@ -155,23 +153,11 @@ def dense_rows(sums: Sums, loss: LinearLoss, params: Mapping[str, Tensor]) -> Te
     return rows
 
 
-@dataclass(frozen=True)
-class _Share:
-    """The batches on which some sources of data terms are evaluated, and how often each of their terms counts."""
+def _drawn_sources(loss: LinearLoss, rng: np.random.Generator) -> tuple[list[Source], float]:
+    """Draw which sources of data terms to evaluate, and return them with how often each of their terms counts.
 
-    sources: Sequence[Source]
-    batches: Sequence[Batch]
-    times: float
-
-    @property
-    def examples(self) -> int:
-        return sum(map(size, self.batches))
-
-
-def _shares(loss: LinearLoss, look: Pass) -> Iterator[_Share]:
-    """Share batches out to sources of data terms, in proportion to their weights; plain sources come together.
-
-    Of many sources some are drawn, in proportion to their weights too: the matrix is exact in expectation.
+    Plain sources come together, and a random one comes alone, since each costs products of its own. They are drawn in
+    proportion to their weights, so the matrix is exact in expectation. If all weights are 0, there are no sources.
     """
     weights = loss.numbers()
     groups = [[source for source in loss.sources if not source.is_random]]
@@ -179,33 +165,25 @@ def _shares(loss: LinearLoss, look: Pass) -> Iterator[_Share]:
     names = [[name for source in group for name in source.names or ()] for group in groups]
     sizes = np.array([sum(max(weights[loss.layout.data[name]], 0.0) for name in of_group) for of_group in names])
     if not sizes.any():
-        return
+        return [], 0.0
     shares = sizes / sizes.sum()
-    drawn = _drawn(shares, np.random.default_rng(look.seed)) if np.count_nonzero(sizes) > SOURCES else shares
-    kept, at = look.kept, 0
-    most = min(EXAMPLES, sum(map(size, kept)))
-    for group, share, part in zip(groups, shares, drawn, strict=True):
-        if part > 0:
-            batches: list[Batch] = []
-            while not batches or sum(map(size, batches)) + size(kept[at % len(kept)]) / 2 <= most * part:
-                batch = kept[at % len(kept)]
-                batches.append(_thinned(batch, most * part) if look.merge else batch)
-                at += 1
-            yield _Share(group, batches, part / share)
+    drawn = int(rng.choice(len(groups), p=shares))
+    return groups[drawn], 1 / float(shares[drawn])
 
 
-def _drawn(shares: Array, rng: np.random.Generator) -> Array:
-    """Return parts that sum to 1, of which at most SOURCES are not 0, and whose expectations are the shares."""
-    points = (np.arange(SOURCES) + rng.random()) / SOURCES
-    order = rng.permutation(len(shares))
-    counts = np.zeros(len(shares))
-    np.add.at(counts, order[np.minimum(np.searchsorted(np.cumsum(shares[order]), points), len(shares) - 1)], 1.0)
-    return counts / SOURCES
+def _some_batches(look: Pass) -> list[Batch]:
+    """Return the first batches that were kept, with about EXAMPLES examples; large ones are thinned."""
+    batches: list[Batch] = []
+    for batch in look.kept:
+        if batches and sum(map(size, batches)) + size(batch) / 2 > EXAMPLES:
+            break
+        batches.append(_thinned(batch, EXAMPLES) if look.merge else batch)
+    return batches
 
 
-def _thinned(batch: Batch, wanted: float) -> Batch:
+def _thinned(batch: Batch, wanted: int) -> Batch:
     """Return every second, third, ... row of a batch if it has more rows than wanted, and can be cut."""
-    step = int(size(batch) / max(wanted, 1.0))
+    step = size(batch) // wanted
     try:
         return rows_of(batch, slice(0, None, step)) if step > 1 else batch
     except InvalidInput:
