@@ -27,7 +27,7 @@ autodoc_typehints = "description"
 autodoc_typehints_description_target = "all"
 autodoc_type_aliases = {name: name for name in ("Array", "ArrayLike", "Epsilon", "Objective", "Patterns", "Select")}
 default_role = "code"
-smartquotes = False  # quotes in messages, options and JSON stay as they are typed
+smartquotes_action = "D"  # dashes only: quotes in messages, options and JSON stay as they are typed
 
 html_theme = "pydata_sphinx_theme"
 html_title = "tuneloss"
