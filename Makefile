@@ -26,7 +26,7 @@ define install
 endef
 
 $(STAMP): pyproject.toml constraints.txt
-	$(call install,.[all],all extras and tools of the project (about 2 GB))
+	$(call install,.[all],all extras and tools of the project (about 3 GB))
 	@touch $@ $(RUN_STAMP)
 
 $(RUN_STAMP): pyproject.toml constraints.txt

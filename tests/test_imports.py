@@ -10,8 +10,8 @@ import pytest
 import tuneloss
 
 ROOT = Path(tuneloss.__file__).parent
-OPTIONAL = ["cvxpy", "joblib", "lightning", "matplotlib", "numba", "optuna", "pandas", "pyarrow", "ray"]
-OPTIONAL += ["rich", "sklearn", "torch", "typer"]
+OPTIONAL = ["accelerate", "cvxpy", "jax", "joblib", "lightning", "matplotlib", "numba", "optuna", "pandas", "pyarrow"]
+OPTIONAL += ["ray", "rich", "sklearn", "torch", "transformers", "typer"]
 BELOW = {  # a room, and the rooms it may import
     "errors": [],
     "files": [],
