@@ -338,6 +338,32 @@ def test_a_state_of_another_loss_is_refused_and_nothing_changed():
     assert len(tuner.history) == 2
 
 
+@pytest.mark.parametrize("metric", [None, log_loss])
+def test_metrics_are_flat_numbers_of_the_last_step_with_the_same_keys_each_time(metric):
+    """None before the first step; with a start of "rise" nothing is learned at first, and the scale is nan."""
+    tuner = make_tuner(metric=metric, start="rise", every=2)
+    assert tuner.metrics() == {}
+    run(tuner, 1)
+    assert tuner.metrics() == {}
+    scales = []
+    for _ in range(40):
+        run(tuner, 1)
+        metrics, record = tuner.metrics(), tuner.history[-1]
+        names = tuner.loss.names
+        numbers = [record.error, *([] if metric is None else [record.metric])]
+        numbers += [record.weights[name] for name in names] + [record.features[name] for name in names]
+        keys = ["error", *([] if metric is None else ["metric"])]
+        keys += [f"weight/{name}" for name in names] + [f"term/{name}" for name in names]
+        assert list(metrics) == [*keys, "scale", "seconds"]
+        assert list(metrics.values())[:-2] == numbers
+        assert all(type(number) is float for number in metrics.values())
+        assert metrics["seconds"] == record.seconds
+        scales.append(metrics["scale"])
+        assert metrics["scale"] == record.scale or record.scale is None
+    assert math.isnan(scales[0])
+    assert scales[-1] > 0
+
+
 def test_history_as_records_and_as_a_frame():
     tuner = make_tuner()
     run(tuner, 3)

@@ -127,6 +127,16 @@ class OnlineTuner:
         """Return the history as a pandas DataFrame, one row per step."""
         return self._history.frame()
 
+    def metrics(self) -> dict[str, float]:
+        """Return the numbers of the last step that observed, flat, as trackers take them; empty before the first one.
+
+        Returns
+        -------
+        dict of str to float
+            The output of `StepRecord.metrics`. The keys are the same after each step.
+        """
+        return self._history[-1].metrics() if self._history else {}
+
     @property
     def best(self) -> StepRecord | None:
         """The record of the best model; None before the first step."""

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from tests.torch.reference import log_loss, make_data
 from tuneloss.errors import InvalidInput, NotFinite
 from tuneloss.torch import L1, L2, Augmented, ConvexPiecewiseLinear, Dropout, LinearLoss, OnlineTuner, observe
+from tuneloss.torch.batch import rows_of
 from tuneloss.torch.observing import ObserveOptions, curvature
-from tuneloss.torch.observing.batches import rows_of
 from tuneloss.torch.observing.gauss_newton import GaussNewton, evaluate, l2_diagonal
 from tuneloss.torch.observing.lanczos import Ritz, block_lanczos
 from tuneloss.torch.observing.sampling_noise import Contrast

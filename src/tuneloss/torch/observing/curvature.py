@@ -22,7 +22,8 @@ from torch import Tensor, nn
 
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.observing.batches import merged, rows_of, size
+from tuneloss.torch.batch import rows_of, size
+from tuneloss.torch.observing.batches import merged
 from tuneloss.torch.observing.gauss_newton import ADVICE, GaussNewton, evaluate, l2_diagonal
 from tuneloss.torch.observing.lanczos import Ritz, block_lanczos
 from tuneloss.torch.observing.passes import Pass

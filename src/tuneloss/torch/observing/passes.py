@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.observing.batches import Count, batches, merged, number_of, rows_of, saved_bytes, size
+from tuneloss.torch.batch import rows_of, size
+from tuneloss.torch.observing.batches import Count, batches, merged, number_of, saved_bytes
 from tuneloss.torch.observing.preserve import random_state, seed_everything
 from tuneloss.torch.observing.processes import Processes
 from tuneloss.torch.observing.sampling_noise import PARTS, Contrast, Spread

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -56,6 +57,9 @@ class LinearLoss(nn.Module):
         The names of the weights, in their order.
     box : Box
         The weights that are allowed.
+    last : dict of str to scalar tensor
+        The value of each term in the last call, detached and on its device. For a penalty with several weights, it is
+        their weighted sum. The keys never change: a term that the last call did not evaluate is nan.
 
     Examples
     --------
@@ -65,13 +69,14 @@ class LinearLoss(nn.Module):
     >>> loss.set_weights({"l2": 0.01})
     >>> model, batch = nn.Linear(3, 2), (torch.ones(4, 3), torch.tensor([0, 1, 1, 0]))
     >>> loss(model, batch).backward()
-    >>> list(loss.last)
-    ['l2', 'logloss']
+    >>> {name: value.item() > 0 for name, value in loss.last.items()}
+    {'logloss': True, 'l2': True}
     """
 
     weights: Tensor
     names: tuple[str, ...]
     box: Box
+    last: dict[str, Tensor]
 
     def __init__(
         self,
@@ -104,7 +109,7 @@ class LinearLoss(nn.Module):
                 "lower bounds to 0, or leave it off."
             )
         self.normalize, self.share_forward = normalize, share_forward
-        self._last: dict[str, Tensor] = {}
+        self.last = dict.fromkeys(self.layout.term_names, torch.tensor(math.nan))
         self._numbers: tuple[Tensor | None, int, list[float]] = (None, 0, [])
         start = self.box.lower if weights is not None else self._first_weights()
         self.register_buffer("weights", torch.tensor(start, dtype=torch.get_default_dtype()))
@@ -122,11 +127,6 @@ class LinearLoss(nn.Module):
         start = box.lower.copy()
         start[tasks] = np.clip(1.0, box.lower[tasks], box.upper[tasks])
         return start
-
-    @property
-    def last(self) -> dict[str, float]:
-        """The value of each term that the last call evaluated; for a penalty with several weights, its weighted sum."""
-        return {name: float(value) for name, value in self._last.items()}
 
     def as_dict(self) -> dict[str, float]:
         """Return the weights by name, each as the shortest decimal that the buffer rounds to the same weight."""
@@ -167,7 +167,7 @@ class LinearLoss(nn.Module):
     def forward(self, model: nn.Module, batch: Batch) -> Tensor:
         weights = self.numbers()
         parts: list[Tensor] = []
-        last: dict[str, Tensor] = {}
+        values: dict[str, Tensor] = {}
         reshard(model)
         # Penalties first: under FSDP2 the parameters are sharded before the forward, not after it.
         active = [placed for placed in self.layout.penalties if any(weights[j] for j in placed.positions)]
@@ -175,15 +175,16 @@ class LinearLoss(nn.Module):
         for name, penalty, positions in active:
             part = penalty.total(params, [weights[j] for j in positions])
             parts.append(part)
-            last[name] = part.detach() / weights[positions[0]] if len(positions) == 1 else part.detach()
+            values[name] = part.detach() / weights[positions[0]] if len(positions) == 1 else part.detach()
         wanted = [name for name, j in self.layout.data.items() if weights[j] != 0]
         for name, value in self.data_values(model, batch, wanted).items():
-            last[name] = value.detach()
+            values[name] = value.detach()
             weight = weights[self.layout.data[name]]
             if weight != 0:
                 parts.append(weight * value)
-        self._last = last
         total = add([part.to(parts[-1].device) for part in parts])  # not empty: a box does not contain the zero vector
+        not_evaluated = total.detach().new_full((), math.nan)  # on the device, so that no call waits for it
+        self.last = {name: values.get(name, not_evaluated) for name in self.layout.term_names}
         size = sum(weights[j] for j in self.layout.data.values()) if self.normalize else 0.0
         return total / size if size else total
 
