@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,8 +19,10 @@ pytest.importorskip("accelerate")
 
 import torch
 import torch.nn.functional as F
+from accelerate.state import AcceleratorState
 from transformers import EarlyStoppingCallback, Trainer
 
+from tests.integrations import transformers_processes
 from tests.integrations.hugging_face import (
     BATCH,
     arguments,
@@ -357,6 +363,41 @@ def test_tuning_can_begin_from_the_checkpoint_of_a_plain_trainer(tmp_path):
     assert largest_difference(trainer.model, again.model) == 0
 
 
+# --- Several processes ---
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory) -> list[dict[str, Any]]:
+    """What each of two processes saw that torchrun started."""
+    folder = tmp_path_factory.mktemp("processes")
+    call = ["--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2", "-m", transformers_processes.__name__]
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    program = [sys.executable, "-m", "torch.distributed.run", *call, str(folder)]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(program, cwd=root, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
+def test_two_processes_are_one_with_a_batch_twice_as_large(tmp_path, processes, kind):
+    """Both have the same weights, errors, parameters, and means of terms, which are those of one process."""
+    one = transformers_processes.tuned_run(tmp_path, 2 * transformers_processes.BATCH)
+    first, second = (seen[kind] for seen in processes)
+    assert first == second
+    assert first["sharded"] == (kind == "fsdp2")
+    assert first["weights"]["smooth"] > 0
+    for name, values in one.items():
+        if name != "sharded":
+            assert first[name] == pytest.approx(values, abs=1e-6)
+
+
+def test_two_processes_resume_exactly(processes):
+    for seen in processes:
+        for name in ("weights", "errors", "params"):
+            assert seen["resumed"][name] == seen["ddp"][name]
+
+
 # --- Adapters and mixtures ---
 
 
@@ -468,13 +509,16 @@ def test_a_tuned_loss_has_no_outputs(tmp_path):
         trainer.compute_loss(trainer.model, batch, return_outputs=True)
 
 
-def test_deepspeed_is_refused(tmp_path):
-    """It is not installed here, so its flag is set where the trainer sets it."""
+@pytest.mark.parametrize("found", ["DeepSpeed", "FSDP1"])
+def test_other_ways_to_shard_are_refused(tmp_path, monkeypatch, found):
+    """They cannot run here, so the trainer is given what they set."""
 
-    class WithDeepSpeed(TuneLossTrainer):
+    class Sharded(TuneLossTrainer):
         def create_accelerator_and_postprocess(self):
             super().create_accelerator_and_postprocess()
-            self.is_deepspeed_enabled = True
+            self.is_deepspeed_enabled = found == "DeepSpeed"
+            plugin = SimpleNamespace(fsdp_version=1) if found == "FSDP1" else None
+            monkeypatch.setitem(AcceleratorState._shared_state, "fsdp_plugin", plugin)
 
-    with pytest.raises(InvalidInput, match="needs one process, DDP or FSDP2; found DeepSpeed"):
-        make_trainer(tmp_path, kind=WithDeepSpeed)
+    with pytest.raises(InvalidInput, match=f"needs one process, DDP or FSDP2; found {found}"):
+        make_trainer(tmp_path, kind=Sharded)
