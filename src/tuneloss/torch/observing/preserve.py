@@ -34,6 +34,7 @@ def preserved(model: nn.Module, *loaders: Any) -> Iterator[None]:
         stack.enter_context(torch.enable_grad())
         stack.enter_context(random_state(loaders))
         stack.enter_context(_other_workers(loaders))
+        stack.enter_context(_places_in_epochs(loaders))
         try:
             yield
         finally:
@@ -139,6 +140,25 @@ def _other_workers(loaders: tuple[Any, ...]) -> Iterator[None]:
             started, loader._iterator = loader._iterator, iterator
             if started is not None and hasattr(started, "_shutdown_workers"):
                 started._shutdown_workers()  # now, since an error's traceback may keep them alive for long
+
+
+@contextmanager
+def _places_in_epochs(loaders: tuple[Any, ...]) -> Iterator[None]:
+    """Return a context after which loaders that Accelerate prepared are where they were in their epochs.
+
+    Such a loader counts its epochs, and tells a list of all loaders that are being read when it starts and ends. At
+    the end of the loader that began last, gradients that were accumulated are used.
+    """
+    prepared = [loader for loader in _unwrapped(loaders) if hasattr(loader, "gradient_state")]
+    places = [(loader, loader.iteration, loader.end_of_dataloader, loader.remainder) for loader in prepared]
+    being_read = [(loader.gradient_state, loader.gradient_state.dataloader_references) for loader in prepared]
+    try:
+        yield
+    finally:
+        for loader, iteration, at_end, remainder in places:
+            loader.iteration, loader.end_of_dataloader, loader.remainder = iteration, at_end, remainder
+        for state, references in being_read:
+            state.dataloader_references = references
 
 
 def _generators(loaders: tuple[Any, ...]) -> list[Any]:
