@@ -12,7 +12,7 @@ import pytest
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(page.name for page in DOCS.glob("*.md") if "```python" in page.read_text(encoding="utf-8"))
 
-TESTED_BELOW = {"troubleshooting.md", "tutorial_observe.md", "tutorial_online.md"}
+TESTED_BELOW = {"transformers.md", "troubleshooting.md", "tutorial_observe.md", "tutorial_online.md"}
 
 
 def names_of_online() -> dict:
@@ -152,3 +152,25 @@ def test_the_tutorial_of_several_runs_shows_its_output():
     assert names["first"] == pytest.approx(0.474, abs=0.05)
     assert names["tuned"] == pytest.approx(0.362, abs=0.05)
     assert names["tuned"] < min(names["first"], names["plain"], names["random"])
+
+
+def test_the_page_on_hugging_face_runs(tmp_path, monkeypatch):
+    """The first program is short; after it, the loss has learned weights; the last one leaves a state to load."""
+    pytest.importorskip("transformers")
+    monkeypatch.chdir(tmp_path)
+    names, printed = run("transformers.md")
+    program = re.search(r"```python\n(.*?)```", (DOCS / "transformers.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(program.group(1).splitlines()) <= 25
+    assert names["trainer"].tuner.metrics()["error"] > 0
+    assert "'l2':" in printed
+    assert names["tuner"].best is not None
+    assert (tmp_path / "state" / "custom_checkpoint_0.pkl").exists()
+
+
+def test_tables_of_what_was_seen_name_tests_that_exist():
+    page = (DOCS / "transformers.md").read_text(encoding="utf-8")
+    folder = Path(__file__).parent / "integrations"
+    tests = "".join((folder / name).read_text("utf-8") for name in ("test_transformers.py", "test_accelerate.py"))
+    named = re.findall(r"\| `(test_\w+)` \|$", page, re.MULTILINE)
+    assert len(named) >= 12
+    assert all(f"def {name}(" in tests for name in named)

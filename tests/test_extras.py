@@ -22,6 +22,9 @@ PARTS = [
     ("tuneloss.torch", "torch", "torch"),
     ("tuneloss.torch.terms", "torch", "torch"),
     ("tuneloss.integrations.optuna", "optuna", "optuna"),
+    ("tuneloss.integrations.transformers", "transformers", "transformers"),
+    ("tuneloss.integrations.transformers", "accelerate", "transformers"),
+    ("tuneloss.integrations.transformers", "torch", "transformers"),
 ]
 
 

@@ -237,6 +237,30 @@ def test_between_close_steps_no_more_is_read_than_was_trained_on(tmp_path):
     assert trainer.tuner.observe_options.batches == 5
 
 
+def test_checkpointed_models_are_observed_batch_by_batch(tmp_path):
+    """Merged batches could need more memory than the training does; the run is the same."""
+    runs = [run(tmp_path, gradient_checkpointing=checkpointed) for checkpointed in (False, True)]
+    assert [trainer.tuner.observe_options.merge for trainer in runs] == [True, False]
+    assert largest_difference(runs[0].model, runs[1].model) < 1e-6
+
+
+def test_a_stream_of_examples_is_tuned_every_few_steps(tmp_path):
+    """It has neither a length nor epochs."""
+
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter(TRAIN.items)
+
+    own = {"train_dataset": Stream(), "tune_every": 4}
+    trainer = run(tmp_path, own=own, max_steps=12)
+    assert steps_of(trainer) == [4, 8, 12]
+
+
+def test_a_weight_decay_beside_an_l2_term_is_warned_of(tmp_path):
+    with pytest.warns(UserWarning, match=r"weight decay 0.1 beside the L2 term 'l2'"):
+        run(tmp_path, weight_decay=0.1)
+
+
 def test_the_tuners_steps_leave_the_training_alone(tmp_path):
     """With dropout and steps within an epoch: neither random numbers nor the order of batches change."""
     pinned, others = make_loss(smooth=0.1, l2=0.01), make_loss(smooth=0.1, l2=0.01)

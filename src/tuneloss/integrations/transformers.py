@@ -44,6 +44,10 @@ class TuneLossMixin(_Trainer):
 
     All arguments of the trainer are passed on. The keywords below are added.
 
+    A checkpoint of the trainer holds the state of the tuner, as JSON. `load_best_model_at_end` loads a model, but
+    leaves the loss as it was at the end. With ``metric_for_best_model="tuneloss_error"``, the loss of the best model
+    had the weights ``trainer.tuner.best.weights``.
+
     Parameters
     ----------
     loss : LinearLoss
@@ -51,7 +55,7 @@ class TuneLossMixin(_Trainer):
         is the dict that the trainer's collator makes.
     error : callable, optional
         The error on the eval data that is to be minimised: ``(model, batch) -> mean over the batch``. By default the
-        data term whose weight the box pins.
+        data term whose weight the box pins; there must be one.
     metric : callable, optional
         As for `OnlineTuner`.
     tune_every : int, optional
@@ -142,21 +146,27 @@ class TuneLossMixin(_Trainer):
             self.loss.load_state_dict(self._first_loss)
         self._train_batches = Batches(self.get_train_dataloader())
         eval_batches = Batches(self.get_eval_dataloader())
-        between = self.tune_every or (self.state.eval_steps if self.args.eval_strategy == "steps" else None)
-        options = self._observe
-        if between is not None and options.batches == "auto":
-            trained_on = int(between) * self.args.gradient_accumulation_steps
-            options = replace(options, batches=number_of(self._train_batches, "auto", "batches"))
-            options = replace(options, batches=min(trained_on, options.batches or trained_on))
         self.tuner = OnlineTuner(
             *(self.model_wrapped, self.loss, self._error, self._train_batches, eval_batches),
             metric=self._metric,
             policy=self._policy,
-            observe=options,
+            observe=self._observe_options(),
             optimizer=self.optimizer,
             keep_best=False,  # checkpoints keep models
         )
         return self.tuner
+
+    def _observe_options(self) -> ObserveOptions:
+        """Return what to look at, where the arguments of the trainer say more than the defaults do."""
+        options, args = self._observe, self.args
+        if args.gradient_checkpointing:  # then what autograd saves does not tell how large a batch may be
+            options = replace(options, merge=False)
+        between = self.tune_every or (self.state.eval_steps if args.eval_strategy == "steps" else None)
+        if between is None or options.batches != "auto":
+            return options
+        trained_on = int(between) * args.gradient_accumulation_steps
+        few = number_of(self._train_batches, "auto", "batches")
+        return replace(options, batches=trained_on if few is None else min(trained_on, few))
 
     def _step_tuner(self) -> None:
         assert self.tuner is not None
@@ -207,7 +217,7 @@ def _check_trainer(trainer: TuneLossMixin) -> None:
     if sharded:
         raise InvalidInput(
             f"A tuned loss needs one process, DDP or FSDP2; found {sharded}, which does not let a gradient be taken "
-            "for each term. Leave it out, or train with torchrun alone, which is DDP."
+            "for each term. Leave it out: torchrun alone is DDP, and fsdp_config={'version': 2} is FSDP2."
         )
     if trainer.compute_loss_func is not None:
         raise InvalidInput(
