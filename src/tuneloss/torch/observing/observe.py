@@ -222,7 +222,7 @@ def observe(
     >>> loss = LinearLoss({"fit": lambda model, batch: model(batch).square().mean(), "l2": L2()},
     ...                   box={"fit": 1.0, "l2": (0, 1)})
     >>> data = [torch.ones(4, 2)]
-    >>> model = observe(nn.Linear(2, 1), loss, loss.sources[0].term, data, data)
+    >>> model = observe(nn.Linear(2, 1), loss, loss.data_terms[0].term, data, data)
     >>> model.names, model.gram.shape, bool(abs(model.error - model.features[0]) < 1e-6)
     (('fit', 'l2'), (3, 3), True)
     """
