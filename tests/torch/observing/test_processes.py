@@ -723,12 +723,12 @@ def test_a_step_after_an_observation_is_seen_by_the_next_forward(seen: dict[str,
 
 
 def test_under_fsdp_few_numbers_are_sent_besides_its_own(seen: dict[str, list[Any]]) -> None:
-    """The gram, the values and their counts, three numbers more, one flag per parameter, and two numbers before each
+    """The gram, the values and their counts, six numbers more, one flag per parameter, and two numbers before each
     batch and at the end of each loader."""
     flags = len(list(make_net().parameters()))
     for sent in seen["fsdp_traffic"]:
         assert isinstance(sent, int)
-        assert sent <= (K + 1) ** 2 + 2 * (K + 1) + 3 + flags + 2 * (3 + 3)
+        assert sent <= (K + 1) ** 2 + 2 * (K + 1) + 6 + flags + 2 * (3 + 3)
 
 
 def test_under_fsdp_a_loss_with_penalties_has_the_gradient_of_one_process(seen: dict[str, list[Any]]) -> None:

@@ -18,7 +18,7 @@ from tuneloss.torch.observing.batches import Count, batches, merged, number_of, 
 from tuneloss.torch.observing.preserve import random_state, seed_everything
 from tuneloss.torch.observing.processes import Processes
 from tuneloss.torch.observing.sampling_noise import PARTS, Contrast, Spread
-from tuneloss.torch.observing.sums import ERROR, HALF, METRIC, VALIDATION, Sums
+from tuneloss.torch.observing.sums import BATCHES, ERROR, HALF, METRIC, PASSES, STEP, VALIDATION, WORK, Sums
 from tuneloss.torch.sources.source_loader import SourceLoader
 from tuneloss.torch.sources.target_mix import TargetMix
 from tuneloss.torch.terms.data_terms import Batch, DataTerm, as_scalar
@@ -62,6 +62,8 @@ class Pass:
         self.model, self.sums, self.processes = model, sums, processes
         self.draws, self.seed, self.merge, self.keep = draws, seed, merge, keep
         self.kept: list[Batch] = []
+        self.work = 0.0  # examples times passes
+        self.work = 0.0  # examples times passes
         self.spread = Spread((), torch.ones(0))  # of the training batches
         self.contrast: Contrast | None = None
         self.device = next(iter(trainable(model).values())).device
@@ -102,6 +104,7 @@ class Pass:
                 value = as_scalar("error", error(self.model, batch))
             self.sums.add_value(ERROR, value, n)
             self.sums.counts[VALIDATION] += n
+            self.work += n * (1 + PASSES * with_gradient)
             if with_gradient:
                 self.sums.counts[ERROR] += n
                 gradient, times = self.sums.add_gradient(ERROR, value, n, last=True)
@@ -139,41 +142,37 @@ class Pass:
                 "Under FSDP2, each batch must have rows of all sources, since each forward exchanges messages; found a "
                 "`PerSource` with a `key`. Read one batch of each source with a SourceLoader."
             )
-        plain = [term for term in loss.data_terms if not term.is_random]
         number, length = number_of(loader, count, "batches"), number_of(loader, None, "batches")
         may_go_on = number is not None and length is None
-        names = tuple(loss.layout.data)
-        share = dict.fromkeys(names, number / length if number and length else 1.0)
-        if isinstance(loader, SourceLoader) and number is not None:
-            share |= loader.shares(number)
-        compares = may_go_on or min(share.values(), default=1.0) < 1 or (self.processes.several and count is not None)
-        self.spread = Spread(names, torch.tensor(list(share.values()), dtype=torch.float64), compares=compares)
+        share = torch.tensor(_shares(loader, number, length, list(loss.layout.data)), dtype=torch.float64)
+        compares = may_go_on or bool((share < 1).any()) or (self.processes.several and count is not None)
+        self.spread = Spread(tuple(loss.layout.data), share, compares=compares)
         self.contrast = Contrast(np.random.default_rng(self.seed)) if compares and self.keep else None
         read = self._read(loader, number, "train")
         larger = self._larger(read, lambda batch: loss.data_values(self.model, batch), number, in_parts=compares)
+        groups = loss.forwards()
         for at, batch in enumerate(larger):
-            for terms in [[term for term in plain if not term.of_sources], *([t] for t in plain if t.of_sources)]:
-                self._terms(loss, terms, batch, 1, (at, 0))
-            for term in loss.data_terms:
-                if term.is_random:
-                    for draw in range(self.draws):
-                        self._terms(loss, [term], batch, 1 / self.draws, (at, draw))
+            for terms in groups:
+                draws = self.draws if terms[0].is_random else 1
+                for draw in range(draws):
+                    self._terms(loss, terms, batch, 1 / draws, (at, draw))
+            self.sums.counts[STEP] += size(batch) * (1 + PASSES) * max(sum(map(loss.counts_in, groups)), 1)
             self.spread.end_part(list(self.sums.params.values()))
             if self.contrast is not None:
                 self.contrast.end_part(size(batch))
-        if may_go_on and self.sums.counts["batches of train"] == number:
+        if may_go_on and self.sums.counts[BATCHES] == number:
             self.spread.share.zero_()  # the loader did not end: these are some of infinitely many batches
+        self.sums.counts[WORK] = self.work
 
     def _terms(
         self, loss: LinearLoss, terms: Sequence[DataTerm], batch: Batch, times: float, draw: tuple[int, int]
     ) -> None:
         """Add data terms on a batch that counts some times; `draw` is the number of the batch and that of the draw."""
-        if not terms:
-            return
         seed_everything(self.seed, *draw)
         for part in terms[0].parts(batch):
             n = times * size(part)
             values = loss.data_values(self.model, part, of=terms)
+            self.work += size(part) * (1 + PASSES * len(values))
             for position, (name, value) in enumerate(values.items()):
                 self.sums.counts[name] += n
                 self.sums.add_value(name, value.detach(), n)
@@ -185,7 +184,8 @@ class Pass:
     def _read(self, loader: Any, number: int | None, what: str) -> Iterator[Batch]:
         """Yield the first batches of a loader, and count them."""
         for batch in self.processes.read(batches(loader, number, what, self.device)):
-            self.sums.counts[f"batches of {what}"] += 1
+            if what == "train":
+                self.sums.counts[BATCHES] += 1
             if what == "train" and sum(map(size, self.kept)) < self.keep:
                 self.kept.append(batch)
             yield batch
@@ -235,6 +235,13 @@ class Pass:
             return min(wanted, int(ROOM / max(saved_bytes(self.model, trial, batch) / size(batch), 1)))
         except RuntimeError:  # hooks do not work in torch.func; any other error will be raised again
             return None
+
+
+def _shares(loader: Any, number: int | None, length: int | None, names: Sequence[str]) -> list[float]:
+    """Return which part of all batches is read, by data term."""
+    share = number / length if number and length else 1.0
+    of_sources = loader.shares(number) if isinstance(loader, SourceLoader) and number is not None else {}
+    return [of_sources.get(name, share) for name in names]
 
 
 def _number(value: Any) -> Tensor:

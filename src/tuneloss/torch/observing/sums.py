@@ -21,6 +21,9 @@ from tuneloss.torch.terms.loss import LinearLoss
 ERROR, METRIC = "the error", "the metric"  # names among those of terms
 HALF = "the error on the first half"  # of the validation batches
 VALIDATION = "validation examples"
+WORK, STEP = "work", "work of a step"  # examples times passes: of this observation, and of the batches if trained on
+BATCHES = "training batches"
+PASSES = 2  # a backward takes about this many forwards
 
 
 @dataclass
@@ -39,6 +42,7 @@ class Sums:
     processes: Processes
     values: dict[str, float] = field(default_factory=dict)
     gradients: dict[str, list[Tensor | None]] = field(default_factory=dict)  # each by parameter
+    steps: float = 0.0  # about how many training steps this observation takes; known after `make_observation`
     counts: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # of examples and batches
 
     def add_value(self, name: str, value: Tensor, n: float) -> None:
@@ -153,7 +157,8 @@ def make_observation(sums: Sums, spread: Spread, loss: LinearLoss, params: Mappi
         )
     if noise.any() and bool(gram.isfinite().all()):  # otherwise `Observation` says what is wrong
         gram = nearest_gram(gram - noise, gram.diagonal().sqrt())
-    metric, n_metric, n_validation = rest.tolist()
+    metric, n_metric, n_validation, work, step, batches = rest.tolist()
+    sums.steps = work / max(step, 1) * batches
     k = len(loss.names)
     in_gradient = examples.where(examples > 0, 1.0)  # penalties are sums over parameters, not over examples
     in_value = in_gradient.clone()
@@ -183,7 +188,8 @@ def _numbers(
     examples = torch.zeros_like(values)
     for name, j in columns.items():
         values[j], examples[j] = sums.values[name], sums.counts[name]
-    rest = [sums.values.get(METRIC, 0.0), float(sums.counts[METRIC]), float(sums.counts[VALIDATION])]
+    rest = [sums.counts[what] for what in (METRIC, VALIDATION, WORK, STEP, BATCHES)]
+    rest = [sums.values.get(METRIC, 0.0), *rest]
     return Numbers(gram, noise, values, examples, torch.tensor(rest, dtype=torch.float64))
 
 

@@ -81,7 +81,7 @@ class MixtureLoader:
     def probabilities(self) -> Array:
         """Return the present probabilities (k,) of the sources."""
         weights = self.weights.as_dict() if isinstance(self.weights, LinearLoss) else self.weights
-        p = np.array([as_number(weights[name], f"The weight of {name!r}") for name in self.names])
+        p = np.array([as_number(weights[name], f"weights[{name!r}]") for name in self.names])
         if (p < 0).any() or not 0 < p.sum() < np.inf:
             raise InvalidInput(
                 f"Weights that are probabilities must be at least 0, and not all 0; found {dict(weights)}."

@@ -40,7 +40,7 @@ class TargetMix:
         given = dict.fromkeys(targets, 1.0) if weights is None else dict(weights)
         if set(given) != set(targets):
             raise InvalidInput(f"`weights` must be of the sets {list(targets)}; found those of {list(given)}.")
-        numbers = np.array([as_number(given[name], f"The weight of {name!r}") for name in targets])
+        numbers = np.array([as_number(given[name], f"weights[{name!r}]") for name in targets])
         if (numbers <= 0).any():
             raise InvalidInput(f"The weights of sets must be above 0; found {given}. Leave out sets that do not count.")
         shares = (numbers / numbers.sum()).tolist()

@@ -232,6 +232,17 @@ class LinearLoss(nn.Module):
                     self._check_data_terms()
         return values
 
+    def forwards(self) -> list[list[DataTerm]]:
+        """Return the callables in groups that need a forward of their own: each random one and each of sources."""
+        apart = [[term] for term in self.data_terms if term.is_random or term.of_sources]
+        rest = [term for term in self.data_terms if not term.is_random and not term.of_sources]
+        return [rest, *apart] if rest else apart
+
+    def counts_in(self, terms: Sequence[DataTerm]) -> bool:
+        """Return whether one of these callables has a term whose weight is not 0 now."""
+        weights = self.weights.tolist()
+        return any(weights[self.layout.data[name]] != 0 for term in terms for name in term.names or ())
+
     def place_knots(self, model: nn.Module) -> None:
         """Place the knots of every `ConvexPiecewiseLinear` that has none yet at quantiles of the model's parameters.
 
