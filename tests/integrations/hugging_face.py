@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from tuneloss import Box
-from tuneloss.torch import L2, LinearLoss, UniformLabels
+from tuneloss.torch import L2, LinearLoss, PerSource, UniformLabels
 
 BATCH, LEARNING_RATE = 16, 2e-3
 
@@ -89,20 +89,17 @@ def make_loss(**box: Any) -> LinearLoss:
     return LinearLoss(terms, box={"fit": 1.0, "smooth": (0, 1), "l2": (0, 0.1)} | box)
 
 
-def of_domain(number: int) -> Callable[[Any, dict[str, Tensor]], Tensor]:
-    """The loss of one domain's tokens, as a share of the loss of all tokens."""
-
-    def term(model: Any, batch: dict[str, Tensor]) -> Tensor:
-        logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
-        labels = batch["labels"][:, 1:]
-        losses = F.cross_entropy(logits[:, :-1].transpose(1, 2), labels, ignore_index=-100, reduction="none")
-        return (losses * (batch["domain"] == number)[:, None]).sum() / (labels != -100).sum()
-
-    return term
+def of_rows(model: Any, batch: dict[str, Tensor]) -> Tensor:
+    """The log loss of the next token, the mean over the tokens of each row (N,)."""
+    logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+    labels = batch["labels"][:, 1:]
+    losses = F.cross_entropy(logits[:, :-1].transpose(1, 2), labels, ignore_index=-100, reduction="none")
+    return losses.sum(1) / (labels != -100).sum(1)
 
 
 def mixture() -> LinearLoss:
-    return LinearLoss({"counting": of_domain(0), "noise": of_domain(1)}, box=Box.simplex(["counting", "noise"]))
+    domains = ["counting", "noise"]
+    return LinearLoss([PerSource(domains, of_rows, key="domain")], box=Box.simplex(domains))
 
 
 def arguments(folder: Path | str, **changes: Any) -> TrainingArguments:

@@ -33,6 +33,7 @@ from tests.integrations.hugging_face import (
     largest_difference,
     make_loss,
     mixture,
+    of_rows,
     plain_loop,
     texts,
     without_domain,
@@ -40,7 +41,7 @@ from tests.integrations.hugging_face import (
 from tuneloss import Box
 from tuneloss.errors import InvalidInput
 from tuneloss.integrations.transformers import TuneLossMixin, TuneLossTrainer
-from tuneloss.torch import L2, ConvexPiecewiseLinear, LinearLoss, OnlineTuner, UniformLabels
+from tuneloss.torch import L2, ConvexPiecewiseLinear, LinearLoss, OnlineTuner, PerSource, UniformLabels
 from tuneloss.torch.observing import ObserveOptions
 from tuneloss.tuning import OnlinePolicy
 
@@ -203,22 +204,27 @@ def test_a_tuned_run_equals_a_plain_loop_with_a_tuner(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("own", "changes", "steps"),
+    ("own", "changes", "steps", "reported"),
     [
-        ({}, {}, [STEPS, 2 * STEPS]),
-        ({}, {"eval_strategy": "no"}, [STEPS, 2 * STEPS]),
-        ({}, {"eval_strategy": "steps", "eval_steps": 7}, [7, 14, 16]),
-        ({"tune_every": 5}, {}, [5, 10, 15]),
-        ({}, {"max_steps": 11}, [STEPS, 11]),
+        ({}, {}, [STEPS, 2 * STEPS], 2),
+        ({}, {"eval_strategy": "no"}, [STEPS, 2 * STEPS], 0),
+        ({}, {"eval_strategy": "steps", "eval_steps": 7}, [7, 14, 16], 3),
+        ({"tune_every": 5}, {}, [5, 10, 15], 0),
+        ({"tune_every": 4}, {"eval_strategy": "steps", "eval_steps": 8}, [4, 8, 12, 16], 2),
+        ({}, {"max_steps": 11}, [STEPS, 11], 2),
     ],
 )
-def test_when_the_tuner_steps(tmp_path, own, changes, steps):
-    """After each epoch, before each evaluation, or after so many optimizer steps; the numbers are logged."""
+def test_when_the_tuner_steps(tmp_path, own, changes, steps, reported):
+    """After each epoch, before each evaluation, or after so many optimizer steps; the numbers are logged.
+
+    An evaluation reports the error of the tuner if it is that of the same model.
+    """
     trainer = run(tmp_path, own=own, **changes)
     assert steps_of(trainer) == steps
     assert len(trainer.tuner.history) == len(steps)
     assert logged(trainer, "tuneloss_weight/l2") == [record.weights["l2"] for record in trainer.tuner.history]
     assert logged(trainer, "tuneloss_term/fit") == [record.features["fit"] for record in trainer.tuner.history]
+    assert len(logged(trainer, "eval_tuneloss_error")) == reported
 
 
 def test_each_step_reads_other_training_batches(tmp_path):
@@ -457,18 +463,14 @@ def test_only_the_adapters_of_lora_are_observed_and_trained(tmp_path):
 
 def test_a_mixture_of_domains_is_learned_on_a_simplex(tmp_path):
     """Half of the training texts are noise, and none of the eval texts: the weight of the noise falls to nothing."""
-    data = {"train_dataset": texts(128, 1, noise=0.5), "eval_dataset": texts(128, 2), "error": fit_without_domain}
+    data = {"train_dataset": texts(128, 1, noise=0.5), "eval_dataset": texts(128, 2)}
+    own = {**data, "error": lambda model, batch: of_rows(model, batch).mean()}
     changes = {"remove_unused_columns": False, "num_train_epochs": 6, "learning_rate": 0.01}
-    trainer = run(tmp_path, gpt(), mixture(), own=data, **changes)
-    weights = logged(trainer, "tuneloss_weight/noise")
-    assert weights[0] == 0.5
+    trainer = run(tmp_path, gpt(), mixture(), own=own, **changes)
+    assert logged(trainer, "tuneloss_weight/noise")[0] == 0.5
     assert trainer.loss.as_dict()["noise"] < 0.05
     assert sum(trainer.loss.as_dict().values()) == pytest.approx(1, abs=1e-6)
-    assert logged(trainer, "eval_loss")[-1] == pytest.approx(logged(trainer, "tuneloss_error")[-1], abs=0.01)
-
-
-def fit_without_domain(model, batch):
-    return model(**{name: x for name, x in batch.items() if name != "domain"}).loss
+    assert {"loss/counting", "loss/noise"} <= trainer.state.log_history[0].keys()
 
 
 # --- Wrong arguments ---
@@ -510,19 +512,27 @@ def test_wrong_arguments_are_explained(tmp_path, own, changes, message):
         make_trainer(tmp_path, own=own, **changes)
 
 
-@pytest.mark.parametrize("box", [Box.simplex(["a", "b"]), {"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0, "l2": (0, 1)}])
-def test_without_one_pinned_data_term_an_error_must_be_given(tmp_path, box):
-    terms = {"a": fit, "b": fit} | ({"l2": L2()} if "l2" in dict(box if isinstance(box, dict) else {}) else {})
-    with pytest.raises(InvalidInput, match=r"data term whose weight is pinned, so there must be one; found"):
+@pytest.mark.parametrize(
+    ("terms", "box", "found"),
+    [
+        ({"a": fit, "b": fit}, Box.simplex(["a", "b"]), "none"),
+        ({"a": fit, "b": fit}, {"a": 1.0, "b": 1.0}, r"\['a', 'b'\]"),
+        ({"a": fit, "l2": L2()}, {"a": (0, 1), "l2": 0.1}, "none"),
+        ({"a": fit, "smooth": UniformLabels()}, {"a": (0, 1), "smooth": 0.1}, "none"),
+        ([PerSource(["a", "b"], of_rows, key="domain")], {"a": 1.0, "b": (0, 1)}, "none"),
+    ],
+)
+def test_without_one_pinned_data_term_an_error_must_be_given(tmp_path, terms, box, found):
+    """Penalties, regularizers and single sources are no errors."""
+    with pytest.raises(InvalidInput, match=rf"data term whose weight is pinned, so there must be one; found {found}\."):
         make_trainer(tmp_path, loss=LinearLoss(terms, box=box))
     make_trainer(tmp_path, loss=LinearLoss(terms, box=box), own={"error": fit})
 
 
-def test_a_score_that_decides_may_be_looked_at_more_often_than_it_decides(tmp_path):
+def test_the_tuner_may_step_more_often_than_its_error_decides(tmp_path):
     changes = {"metric_for_best_model": "tuneloss_error", "eval_strategy": "steps", "eval_steps": 8}
     trainer = run(tmp_path, own={"tune_every": 4}, **changes, greater_is_better=False)
-    assert steps_of(trainer) == [4, 8, 12, 16]
-    assert len(logged(trainer, "eval_tuneloss_error")) == 2
+    assert trainer.state.best_metric == min(logged(trainer, "eval_tuneloss_error"))
 
 
 def test_a_tuned_loss_has_no_outputs(tmp_path):

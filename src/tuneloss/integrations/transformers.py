@@ -16,7 +16,7 @@ with needs("transformers", "torch", "transformers", "accelerate"):
     from transformers import Trainer
     from transformers.trainer_utils import EvalLoopOutput
 
-from tuneloss.integrations.transformers_run import Batches, TermMeans, TuneLossState, TunerSteps
+from tuneloss.integrations.transformers_run import Batches, TermMeans, TuneLossState, TunerSteps, as_dict
 from tuneloss.torch.observing.batches import number_of
 from tuneloss.torch.observing.observe import ObserveOptions
 from tuneloss.torch.observing.passes import Error
@@ -121,7 +121,7 @@ class TuneLossMixin(_Trainer):
                 "`compute_loss` must be called without `return_outputs` while the model trains; found "
                 "return_outputs=True. A tuned loss has several terms, and no single output belongs to it."
             )
-        loss = self.loss(model, dict(inputs))
+        loss = self.loss(model, as_dict(inputs))
         self._means.add(self.loss.last)
         return loss
 
@@ -196,8 +196,8 @@ def pinned_term(loss: LinearLoss) -> Error:
     InvalidInput
         Unless there is exactly one.
     """
-    regularizers = {source.known_name for source in loss.sources if source.regularizes}
-    tasks = {name: j for name, j in loss.layout.data.items() if name not in regularizers}
+    others = loss.source_names | {term.known_name for term in loss.data_terms if term.regularizes}
+    tasks = {name: j for name, j in loss.layout.data.items() if name not in others}
     pinned = [name for name, j in tasks.items() if loss.box.pinned[j] and loss.box.lower[j] != 0]
     if len(pinned) != 1:
         raise InvalidInput(

@@ -87,7 +87,7 @@ class Batches:
 
     def __iter__(self) -> Iterator[Batch]:
         for batch in self.loader:
-            yield dict(batch) if isinstance(batch, Mapping) else batch
+            yield as_dict(batch)
 
     def __len__(self) -> int:
         return len(self.loader)
@@ -96,6 +96,11 @@ class Batches:
         """Let the next iteration have an order of its own: Accelerate seeds the order by the number of the epoch."""
         if hasattr(self.loader, "set_epoch"):
             self.loader.set_epoch(number)
+
+
+def as_dict(batch: Batch) -> Batch:
+    """Return a batch as a dict if it is another mapping, such as the `BatchEncoding` of a collator that pads."""
+    return dict(batch) if isinstance(batch, Mapping) and not isinstance(batch, dict) else batch
 
 
 class TermMeans:
