@@ -20,7 +20,7 @@ pytest.importorskip("accelerate")
 import torch
 import torch.nn.functional as F
 from accelerate.state import AcceleratorState
-from transformers import EarlyStoppingCallback, Trainer
+from transformers import BatchEncoding, EarlyStoppingCallback, Trainer, default_data_collator
 
 from tests.integrations import transformers_processes
 from tests.integrations.hugging_face import (
@@ -234,6 +234,19 @@ def test_each_step_reads_other_training_batches(tmp_path):
     assert len(set(logged(trainer, "tuneloss_error"))) == 1
 
 
+def test_terms_and_error_see_dicts(tmp_path):
+    """Also if the collator makes other mappings, as those of tokenizers do."""
+    seen = set()
+
+    def term(model, batch):
+        seen.add((type(batch), model.training))
+        return fit(model, batch)
+
+    loss = LinearLoss({"fit": term, "l2": L2()}, box={"fit": 1.0, "l2": (0, 1)})
+    run(tmp_path, loss=loss, own={"data_collator": lambda items: BatchEncoding(default_data_collator(items))})
+    assert seen == {(dict, True), (dict, False)}
+
+
 def test_between_close_steps_no_more_is_read_than_was_trained_on(tmp_path):
     trainer = run(tmp_path, own={"tune_every": 2})
     assert trainer.tuner.observe_options.batches == 2
@@ -346,10 +359,10 @@ def test_a_metric_can_find_the_best_model_and_stop_the_run(tmp_path):
 
 
 def learned_loss() -> LinearLoss:
-    """A loss with a state beyond its weights: knots, which the first step places."""
+    """A loss in float64 with a state beyond its weights: knots, which the first step places."""
     terms = {"fit": fit, "smooth": UniformLabels(lambda model, batch: model(**batch).logits)}
     box = {"fit": 1.0, "smooth": (0, 1), "learned": (0, math.inf)}
-    return LinearLoss({**terms, "learned": ConvexPiecewiseLinear(4)}, box=box)
+    return LinearLoss({**terms, "learned": ConvexPiecewiseLinear(4)}, box=box).double()
 
 
 @pytest.mark.parametrize("restore_callbacks", [False, True])
@@ -518,6 +531,7 @@ def test_wrong_arguments_are_explained(tmp_path, own, changes, message):
         ({"a": fit, "b": fit}, Box.simplex(["a", "b"]), "none"),
         ({"a": fit, "b": fit}, {"a": 1.0, "b": 1.0}, r"\['a', 'b'\]"),
         ({"a": fit, "l2": L2()}, {"a": (0, 1), "l2": 0.1}, "none"),
+        ({"a": fit, "b": fit}, {"a": (0.1, 1), "b": 0.0}, "none"),
         ({"a": fit, "smooth": UniformLabels()}, {"a": (0, 1), "smooth": 0.1}, "none"),
         ([PerSource(["a", "b"], of_rows, key="domain")], {"a": 1.0, "b": (0, 1)}, "none"),
     ],
