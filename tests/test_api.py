@@ -42,11 +42,13 @@ PUBLIC = {  # a room, and all that it exports
         "Dropout",
         "LinearLoss",
         "OnlineTuner",
+        "PerSource",
         "UniformLabels",
         "by_layer",
         "observe",
     ],
     "tuneloss.torch.observing": ["ObserveOptions"],
+    "tuneloss.torch.sources": ["MixtureLoader", "SourceBatch", "SourceLoader", "TargetMix"],
     "tuneloss.torch.terms": ["GroupPenalty", "Penalty"],
     "tuneloss.tuning": ["LossTuner", "OnlineLearner", "OnlinePolicy", "OnlineStep", "Run", "StepRecord"],
 }
