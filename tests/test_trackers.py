@@ -6,10 +6,11 @@ import struct
 import pytest
 
 pytest.importorskip("torch")
-mlflow = pytest.importorskip("mlflow")
+pytest.importorskip("mlflow")
 pytest.importorskip("tensorboard")
 pytest.importorskip("wandb")
 
+import mlflow
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from wandb.proto.wandb_internal_pb2 import Record
 

@@ -117,10 +117,10 @@ def fit(epochs, *callbacks, module=None, data=None, callback=None, ckpt_path=Non
     return module, callback.tuner
 
 
-def plain(epochs, net=None, data=None, accumulate=1, bf16=False, every=None, **options):
+def plain(epochs, net=None, loss=None, data=None, accumulate=1, bf16=False, every=None, **options):
     """The model and the tuner after training by a plain loop; `every` is a number of batches between steps."""
     net, (train, validation) = net or make_net(), data or loaders()
-    loss = make_loss()
+    loss = loss or make_loss()
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
     tuner = OnlineTuner(net, loss, log_loss, train, validation, **options)
     for epoch in range(epochs):
@@ -236,11 +236,21 @@ def test_batches_go_through_the_hooks_of_the_module_in_their_stage():
     assert_same(tuner, expected, module=module, net=net)
 
 
+def test_batches_are_converted_to_the_precision_of_the_trainer():
+    parts = [data.tensors for data in (TRAIN, VALIDATION)]
+    double = [DataLoader(TensorDataset(x.double(), y), batch_size=12) for x, y in parts]
+    net, expected = plain(3, net=make_net().double(), loss=make_loss().double(), data=double)
+    single = [DataLoader(TensorDataset(x, y), batch_size=12) for x, y in parts]
+    module, tuner = fit(3, data=single, precision="64-true")
+    assert_same(tuner, expected, module=module, net=net)
+
+
 def test_limits_of_the_trainer_hold_for_observations():
     train, validation = DataLoader(TRAIN, batch_size=8), DataLoader(VALIDATION, batch_size=32)
     net, expected = plain(3, data=(list(train)[:2], list(validation)[:1]))
     module, tuner = fit(3, data=(train, validation), limit_train_batches=2, limit_val_batches=1)
     assert_same(tuner, expected, module=module, net=net)
+    assert [len(tuner.train), len(tuner.validation)] == [2, 1]
 
 
 def test_data_without_a_length_are_read():
@@ -317,8 +327,8 @@ trainer = make_trainer(5, callback, EarlyStopping("tuneloss/error"), devices=2, 
 trainer.fit(module, DataLoader(TRAIN, batch_size=4, shuffle=True), DataLoader(VALIDATION, batch_size=16))
 assert isinstance(callback.tuner.model, DistributedDataParallel)
 
-net = make_net()
-net, expected = plain(5, DistributedDataParallel(net), (part(TRAIN, 4, True), part(VALIDATION, 16, False)))
+data = part(TRAIN, 4, True), part(VALIDATION, 16, False)
+net, expected = plain(5, DistributedDataParallel(make_net()), data=data)
 assert_same(callback.tuner, expected, module=module, net=net)
 torch.save((steps(callback.tuner), list(module.parameters())), f"{sys.argv[1]}/{trainer.global_rank}.pt")
 """
@@ -352,16 +362,21 @@ def every_epoch(path):
 
 
 @pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty")  # as in every resumed run
-@pytest.mark.parametrize("options", [{}, {"check_val_every_n_epoch": 2}])
-def test_a_run_resumed_from_a_checkpoint_of_an_epoch_is_the_whole_run(tmp_path, options):
+@pytest.mark.parametrize(
+    ("options", "of_trainer"), [({}, {}), ({}, {"check_val_every_n_epoch": 2}), ({"selection": loaders()[1]}, {})]
+)
+def test_a_run_resumed_from_a_checkpoint_of_an_epoch_is_the_whole_run(tmp_path, options, of_trainer):
     """The file can be read without trusting it, and holds no copy of the best model."""
-    module, whole = fit(8, every_epoch(tmp_path), **options)
+    module, whole = fit(8, every_epoch(tmp_path), callback=TuneLossCallback(**options), **of_trainer)
     path = tmp_path / "epoch=3.ckpt"
     state = torch.load(path, weights_only=True)["callbacks"]["TuneLossCallback"]
     assert state["best_model"] == {}
     assert len(state["history"]) < len(whole.history)
-    resumed_module, resumed = fit(8, every_epoch(tmp_path), ckpt_path=path, **options)
+    callback = TuneLossCallback(**options)
+    fit(1, callback=callback)  # of another module, which leaves no trace
+    resumed_module, resumed = fit(8, every_epoch(tmp_path), callback=callback, ckpt_path=path, **of_trainer)
     assert_same(resumed, whole, module=resumed_module, net=module)
+    assert callback.state_dict()["history"] == [record.to_dict() for record in resumed.history]
 
 
 def test_a_second_fit_continues_the_first():
@@ -509,9 +524,9 @@ def test_a_list_of_one_validation_loader_is_that_loader():
 
 
 def test_the_pinned_one_of_several_terms_of_a_callable_is_the_error():
-    """Regularizers with a pinned weight are not candidates."""
+    """Regularizers with a pinned weight are not candidates, nor are terms of weight 0."""
     terms = [several_terms, UniformLabels(), L2()]
-    loss = LinearLoss(terms, {"fit": 1.0, "size": (0, 1), "uniform": 0.01, "l2": 0.01})
+    loss = LinearLoss(terms, {"fit": 1.0, "size": 0.0, "uniform": 0.01, "l2": 0.01})
     module, tuner = fit(2, module=with_loss(loss=loss))
     with torch.no_grad():
         assert tuner.history[-1].error == pytest.approx(log_loss(module, VALIDATION.tensors).item(), rel=1e-6)

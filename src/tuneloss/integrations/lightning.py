@@ -95,8 +95,8 @@ class TuneLossCallback(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         loss = loss_of(pl_module)
-        if not self._state and self.tuner is not None and self.tuner.loss is loss:
-            self._state = self.tuner.state_dict()  # this fit continues the last one
+        continues = self.tuner is None or self.tuner.loss is loss  # a checkpoint, or the last fit
+        state = self.state_dict() if continues else {}
         train, validation, selection = self._batches(trainer)
         model = trainer.strategy.model  # under DDP, the wrapped one
         assert model is not None
@@ -113,9 +113,8 @@ class TuneLossCallback(Callback):
             optimizer=trainer.optimizers[0] if len(trainer.optimizers) == 1 else None,
             keep_best=False,
         )
-        if self._state:
-            self.tuner.load_state_dict(self._state)
-            self._state = {}
+        if state:
+            self.tuner.load_state_dict(state)
         self._is_used, self._last_before = False, loss.last
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
@@ -132,10 +131,10 @@ class TuneLossCallback(Callback):
             self._step(trainer, pl_module)
 
     def state_dict(self) -> dict[str, Any]:
-        return self._state if self.tuner is None or self._state else self.tuner.state_dict()
+        return self._state if self.tuner is None else self.tuner.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._state = state_dict
+        self._state, self.tuner = state_dict, None
 
     def _step(self, trainer: Trainer, module: LightningModule) -> None:
         """Observe the module, learn the weights, set and log them."""
