@@ -18,6 +18,27 @@ class SourceBatch(dict[str, Any]):
     `SourceLoader` yields such batches.
     """
 
+    _whole: Any = None
+
+    def whole(self) -> Any:
+        """Return the rows of all sources as one batch, the same one at each call.
+
+        Raises
+        ------
+        InvalidInput
+            If their tensors do not fit together.
+        """
+        if self._whole is None:
+            parts = list(self.values())
+            if not all(alike(parts[0], other) for other in parts[1:]):
+                raise InvalidInput(
+                    "A term that is not `PerSource` sees the rows of all sources as one batch; found batches of "
+                    f"{list(self)} that cannot be joined. Let them have tensors of the same shapes, except for the "
+                    "number of rows."
+                )
+            self._whole = together(parts)
+        return self._whole
+
 
 def size(batch: Any) -> int:
     """Return the number of examples: the length of the first tensor in the batch, or those of all sources.

@@ -542,9 +542,31 @@ def test_a_term_of_one_entry_is_a_scalar():
     torch.testing.assert_close(loss(net, batch), log_loss(net, batch))
 
 
+def test_a_callable_with_several_terms_stands_beside_named_ones():
+    """Two augmentations and the tasks of one forward: the tasks have the names that their callable returns."""
+    terms = {
+        "tasks": several,
+        "twice": Augmented(lambda x: 2 * x, of=log_loss),
+        "zero": Augmented(lambda x: 0 * x, of=log_loss),
+    }
+    loss = LinearLoss(terms, {"fit": 1.0, "size": (0, 2), "twice": (0, 1), "zero": (0, 1)})
+    assert loss.as_dict() == {"fit": 1.0, "size": 1.0, "twice": 0.0, "zero": 0.0}  # tasks start at 1
+    model, batch = nn.Linear(2, 3), (torch.ones(3, 2), torch.tensor([0, 2, 1]))
+    loss.set_weights({"twice": 0.5})
+    whole = several(model, batch)
+    expected = whole["fit"] + whole["size"] + 0.5 * log_loss(model, (2 * batch[0], batch[1]))
+    assert loss(model, batch).item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_a_callable_with_one_term_under_a_misspelt_name_is_refused_at_its_first_call():
+    loss = LinearLoss({"fit": log_loss, "sise": log_loss}, {"fit": 1.0, "size": (0, 1), "smooth": (0, 1)})
+    with pytest.raises(InvalidInput, match=r"missing \['size', 'smooth'\], unknown \['sise'\]. Change the box"):
+        loss(nn.Linear(2, 3), (torch.ones(3, 2), torch.tensor([0, 2, 1])))
+
+
 def test_a_named_term_gives_one_value():
     loss = LinearLoss({"a": several}, {"a": 1.0})
-    with pytest.raises(InvalidInput, match=r"must return one scalar; 'a' returned \['fit', 'size'\]. Give the terms"):
+    with pytest.raises(InvalidInput, match=r"must return one scalar; 'a' returned \['fit', 'size'\]. To let one"):
         loss(make_net(), make_data(4)[0])
 
 
