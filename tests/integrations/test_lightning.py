@@ -25,6 +25,8 @@ from tuneloss.errors import InvalidInput
 from tuneloss.integrations.lightning import TuneLossCallback, check_strategy
 from tuneloss.torch import L2, Dropout, LinearLoss, OnlineTuner, UniformLabels
 from tuneloss.torch.observing import ObserveOptions
+from tuneloss.torch.sources import SourceLoader, TargetMix
+from tuneloss.torch.terms.per_source import PerSource
 from tuneloss.tuning import OnlinePolicy
 
 pytestmark = [
@@ -261,6 +263,31 @@ def test_data_without_a_length_are_read():
     net, expected = plain(3, data=(DataLoader(TRAIN, batch_size=8), loaders()[1]))
     module, tuner = fit(3, data=(DataLoader(Stream(), batch_size=8), loaders()[1]))
     assert_same(tuner, expected, module=module, net=net)
+
+
+def test_sources_are_read_one_by_one():
+    """The smaller source is read whole and the larger one in part, of which the estimate of noise knows."""
+
+    def read():
+        sources = {"few": DataLoader(TRAIN, batch_size=12), "many": DataLoader(VALIDATION, batch_size=6)}
+        return SourceLoader(sources), loaders()[1]
+
+    def make():
+        return LinearLoss([PerSource(["few", "many"], log_loss), L2()], {"few": (0, 1), "many": (0, 1), "l2": 0.01})
+
+    options = {"observe": ObserveOptions(batches=4)}
+    net, expected = plain(3, loss=make(), data=read(), **options)
+    module, tuner = fit(3, module=with_loss(loss=make()), data=read(), callback=TuneLossCallback(log_loss, **options))
+    assert_same(tuner, expected, module=module, net=net)
+
+
+def test_validation_may_be_a_mix_of_sets():
+    train, validation = loaders()
+    mix = TargetMix({"a": validation, "b": DataLoader(TRAIN, batch_size=36)}, {"a": 3, "b": 1})
+    net, expected = plain(3, data=(train, mix))
+    for data, callback in ([train, validation], TuneLossCallback(validation=mix)), ([train, mix], TuneLossCallback()):
+        module, tuner = fit(3, data=data, callback=callback)
+        assert_same(tuner, expected, module=module, net=net)
 
 
 class Recorder(Net):
@@ -507,7 +534,7 @@ def test_several_validation_loaders_are_refused_unless_one_is_chosen():
             pass
 
     train, validation = loaders()
-    with pytest.raises(InvalidInput, match=r"needs one validation loader; found 2\. Say which one sets the weights"):
+    with pytest.raises(InvalidInput, match=r"needs one validation loader; found 2\. Give TuneLossCallback\(validation"):
         fit(1, module=Several(), data=(train, [validation, validation]))
     net, expected = plain(2, data=(train, validation))
     callback = TuneLossCallback(validation=validation)

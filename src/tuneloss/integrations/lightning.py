@@ -12,6 +12,7 @@ from tuneloss.extras import needs
 from tuneloss.torch.observing.observe import ObserveOptions
 from tuneloss.torch.observing.passes import Error
 from tuneloss.torch.online import OnlineTuner
+from tuneloss.torch.sources.target_mix import TargetMix
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.tuning.online import OnlinePolicy
 
@@ -40,7 +41,7 @@ class TuneLossCallback(Callback):
         The validation error, ``(module, batch) -> mean over the batch``. By default, it is the data term whose weight
         is pinned.
     validation : iterable, optional
-        The validation batches. By default, they are those of the trainer.
+        The validation batches, or a `TargetMix`. By default, they are those of the trainer.
     selection : iterable, optional
         Other validation batches, which decide which model is better, as for `OnlineTuner`.
     metric : callable, optional
@@ -150,17 +151,15 @@ class TuneLossCallback(Callback):
         metrics = {f"tuneloss/{name}": number for name, number in tuner.metrics().items()}
         module.log_dict(metrics, sync_dist=True)  # equal in all processes, except for the seconds
 
-    def _batches(self, trainer: Trainer) -> tuple[Batches, Batches, Batches | None]:
+    def _batches(self, trainer: Trainer) -> tuple[Any, Any, Any]:
         """Return the batches for training, validation and selection."""
         train = Batches(trainer, RunningStage.TRAINING, training_loader(trainer), trainer.num_training_batches)
         if self.validation is None:
             limits = trainer.num_val_batches or [0]  # empty as long as the trainer has not loaded the data
-            validation = Batches(trainer, RunningStage.VALIDATING, validation_loader(trainer), limits[0])
+            validation = validation_batches(trainer, validation_loader(trainer), limits[0])
         else:
-            validation = Batches(trainer, RunningStage.VALIDATING, self.validation)
-        if self.selection is None:
-            return train, validation, None
-        return train, validation, Batches(trainer, RunningStage.VALIDATING, self.selection)
+            validation = validation_batches(trainer, self.validation)
+        return train, validation, None if self.selection is None else validation_batches(trainer, self.selection)
 
 
 class Batches:
@@ -182,7 +181,7 @@ class Batches:
         self._trainer, self._stage, self._loader = trainer, stage, loader
         self._limit = None if limit == float("inf") else int(limit)
         parts = loader.flattened if isinstance(loader, CombinedLoader) else [loader]
-        vars(self).update({f"part{i}": part for i, part in enumerate(parts)})  # `observe` seeds loaders in attributes
+        self.parts = dict(enumerate(parts))  # where `observe` looks for loaders, to seed them
 
     def __iter__(self) -> Iterator[Any]:
         for batch in islice(iter(self._loader), self._limit):
@@ -213,6 +212,14 @@ class Batches:
             trainer.state.stage = before
 
 
+def validation_batches(trainer: Trainer, loader: Any, limit: float = float("inf")) -> Batches | TargetMix:
+    """Return the batches of a validation loader, or those of each set of a mix."""
+    if not isinstance(loader, TargetMix):
+        return Batches(trainer, RunningStage.VALIDATING, loader, limit)
+    parts = {name: Batches(trainer, RunningStage.VALIDATING, part) for name, _, part in loader.parts}
+    return TargetMix(parts, {name: share for name, share, _ in loader.parts})
+
+
 @contextmanager
 def modes_of_training(trainer: Trainer, module: LightningModule) -> Iterator[None]:
     """Return a context, within a validation, in which modules have their modes of training: frozen ones stay frozen."""
@@ -241,8 +248,8 @@ def validation_loader(trainer: Trainer) -> Any:
         return loaders
     if len(loaders) != 1:
         raise InvalidInput(
-            f"TuneLossCallback needs one validation loader; found {len(loaders)}. Say which one sets the weights: "
-            "TuneLossCallback(validation=loader)."
+            f"TuneLossCallback needs one validation loader; found {len(loaders)}. Give "
+            "TuneLossCallback(validation=...) with the one that sets the weights, or with a TargetMix of several."
         )
     return next(iter(loaders.values() if isinstance(loaders, dict) else loaders))
 
@@ -260,8 +267,8 @@ def loss_of(module: LightningModule) -> LinearLoss:
 
 def pinned_term(loss: LinearLoss) -> Error:
     """Return the data term with a pinned weight as an error; raise unless there is exactly one."""
-    regularizers = {source.known_name for source in loss.sources if source.regularizes}
-    tasks = {name: j for name, j in loss.layout.data.items() if name not in regularizers}
+    others = {term.known_name for term in loss.data_terms if term.regularizes} | loss.source_names
+    tasks = {name: j for name, j in loss.layout.data.items() if name not in others}
     pinned = [name for name, j in tasks.items() if loss.box.pinned[j] and loss.box.lower[j] != 0]
     if len(pinned) != 1:
         raise InvalidInput(
