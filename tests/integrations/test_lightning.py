@@ -406,6 +406,26 @@ def test_a_run_resumed_from_a_checkpoint_of_an_epoch_is_the_whole_run(tmp_path, 
     assert callback.state_dict()["history"] == [record.to_dict() for record in resumed.history]
 
 
+@pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty")  # as in every resumed run
+def test_a_run_that_broke_off_in_a_validation_goes_on_with_it(tmp_path):
+    """It is observed before any batch is trained on."""
+
+    class Breaking(Net):
+        breaks = True
+
+        def validation_step(self, batch, batch_idx):
+            if self.breaks and batch_idx == 1 and self.current_epoch == 2:
+                raise KeyboardInterrupt
+
+    save = {"filename": "broken", "save_on_exception": True}
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        fit(4, ModelCheckpoint(tmp_path, **save), module=Breaking())
+    module = Breaking()
+    module.breaks = False
+    _, tuner = fit(4, ModelCheckpoint(tmp_path, **save), module=module, ckpt_path=tmp_path / "broken.ckpt")
+    assert len(tuner.history) == 4
+
+
 def test_a_second_fit_continues_the_first():
     callback, module = TuneLossCallback(), Net()
     trainer, data = make_trainer(3, callback), loaders()

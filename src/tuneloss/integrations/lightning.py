@@ -79,7 +79,7 @@ class TuneLossCallback(Callback):
         self.policy, self.observe = policy, observe
         self.tuner: OnlineTuner | None = None
         self._state: dict[str, Any] = {}  # of a checkpoint, until there is a tuner
-        self._is_used = False  # whether training called the loss
+        self._is_used: bool | None = None  # whether training called the loss; None before the first batch
         self._last_before: object = None  # what the loss evaluated before training
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -104,7 +104,7 @@ class TuneLossCallback(Callback):
         self.tuner = OnlineTuner(
             model,
             loss,
-            self.error or pinned_term(loss),
+            pinned_term(loss) if self.error is None else self.error,
             train,
             validation,
             selection=selection,
@@ -116,7 +116,7 @@ class TuneLossCallback(Callback):
         )
         if state:
             self.tuner.load_state_dict(state)
-        self._is_used, self._last_before = False, loss.last
+        self._is_used, self._last_before = None, loss.last
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         if not self._is_used and self.tuner is not None:
@@ -140,10 +140,10 @@ class TuneLossCallback(Callback):
     def _step(self, trainer: Trainer, module: LightningModule) -> None:
         """Observe the module, learn the weights, set and log them."""
         assert self.tuner is not None  # of `on_train_start`
-        if not self._is_used:
+        if self._is_used is False:
             raise InvalidInput(
                 f"`training_step` of {type(module).__name__} must use the module's LinearLoss; found that training "
-                "never called it. Return self.loss(self, batch), and leave the loss out of torch.no_grad()."
+                "never called it. Return self.loss(self, batch)."
             )
         tuner = self.tuner
         tuner.train, tuner.validation, tuner.selection = self._batches(trainer)  # the trainer may have reloaded them
