@@ -371,7 +371,7 @@ def test_two_processes_learn_what_two_processes_of_a_plain_loop_learn(tmp_path):
         env={**os.environ, **local, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     assert "sync_dist" not in done.stderr  # that a logged number may differ between processes
