@@ -115,8 +115,9 @@ def _labels(name: str, column: Column, *, is_csv: bool) -> NDArray[Any] | str:
     import pyarrow as pa
 
     if column.null_count:
+        missing = "1 label is" if column.null_count == 1 else f"{column.null_count} labels are"
         return (
-            f"The target must have a label in each row; {column.null_count} labels of {name!r} are missing"
+            f"The target must have a label in each row; {missing} missing in {name!r}"
             f"{_csv_nulls() if is_csv else ''}. Leave those rows out{', or write the label in another way' * is_csv}."
         )
     column, types = plain(column), pa.types
