@@ -134,6 +134,16 @@ def shape(text: str) -> str:
     return re.sub(r"\d+(\.\d+)?(e-?\d+)?", "#", text)
 
 
+@pytest.mark.parametrize("page", ["start.md", "scikit.md"])
+def test_a_page_of_exact_programs_shows_what_they_print(page):
+    """Training is deterministic there: each line is the one that is shown, with its numbers."""
+    optuna = pytest.importorskip("optuna")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    _, printed = run(page)
+    assert printed.startswith("".join(outputs(page)))
+    assert outputs(page)
+
+
 def test_the_tutorial_of_one_run_shows_its_output():
     """Seed 0: the lines are those that the page shows; the tuner lowers the test log loss by a tenth or more."""
     torch = pytest.importorskip("torch")
