@@ -12,7 +12,8 @@ import pytest
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(page.name for page in DOCS.glob("*.md") if "```python" in page.read_text(encoding="utf-8"))
 
-TESTED_BELOW = {"transformers.md", "troubleshooting.md", "tutorial_observe.md", "tutorial_online.md"}
+TESTED_BELOW = {"troubleshooting.md", "tutorial_observe.md", "tutorial_online.md"}
+TESTED_ELSEWHERE = {"lightning.md", "trackers.md", "transformers.md"}  # in files of their own: they need more libraries
 
 
 def names_of_online() -> dict:
@@ -56,7 +57,7 @@ def test_there_are_pages_with_code():
     assert {"start.md", "scikit.md", "online.md", "terms.md", "troubleshooting.md"} <= set(PAGES)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in TESTED_BELOW])
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in TESTED_BELOW | TESTED_ELSEWHERE])
 def test_code_runs(page):
     optuna = pytest.importorskip("optuna")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -133,6 +134,16 @@ def shape(text: str) -> str:
     return re.sub(r"\d+(\.\d+)?(e-?\d+)?", "#", text)
 
 
+@pytest.mark.parametrize("page", ["start.md", "scikit.md"])
+def test_a_page_of_exact_programs_shows_what_they_print(page):
+    """Training is deterministic there: each line is the one that is shown, with its numbers."""
+    optuna = pytest.importorskip("optuna")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    _, printed = run(page)
+    assert printed.startswith("".join(outputs(page)))
+    assert outputs(page)
+
+
 def test_the_tutorial_of_one_run_shows_its_output():
     """Seed 0: the lines are those that the page shows; the tuner lowers the test log loss by a tenth or more."""
     torch = pytest.importorskip("torch")
@@ -152,25 +163,3 @@ def test_the_tutorial_of_several_runs_shows_its_output():
     assert names["first"] == pytest.approx(0.474, abs=0.05)
     assert names["tuned"] == pytest.approx(0.362, abs=0.05)
     assert names["tuned"] < min(names["first"], names["plain"], names["random"])
-
-
-def test_the_page_on_hugging_face_runs(tmp_path, monkeypatch):
-    """The first program is short; after it, the loss has learned weights; the last one leaves a state to load."""
-    pytest.importorskip("transformers")
-    monkeypatch.chdir(tmp_path)
-    names, printed = run("transformers.md")
-    program = re.search(r"```python\n(.*?)```", (DOCS / "transformers.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(program.group(1).splitlines()) <= 25
-    assert names["trainer"].tuner.metrics()["error"] > 0
-    assert "'l2':" in printed
-    assert names["tuner"].best is not None
-    assert (tmp_path / "state" / "custom_checkpoint_0.pkl").exists()
-
-
-def test_tables_of_what_was_seen_name_tests_that_exist():
-    page = (DOCS / "transformers.md").read_text(encoding="utf-8")
-    folder = Path(__file__).parent / "integrations"
-    tests = "".join((folder / name).read_text("utf-8") for name in ("test_transformers.py", "test_accelerate.py"))
-    named = re.findall(r"\| `(test_\w+)` \|$", page, re.MULTILINE)
-    assert len(named) >= 12
-    assert all(f"def {name}(" in tests for name in named)

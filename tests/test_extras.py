@@ -21,6 +21,7 @@ import {part}
 PARTS = [
     ("tuneloss.torch", "torch", "torch"),
     ("tuneloss.torch.terms", "torch", "torch"),
+    ("tuneloss.integrations.lightning", "lightning", "lightning"),
     ("tuneloss.integrations.optuna", "optuna", "optuna"),
     ("tuneloss.integrations.transformers", "transformers", "transformers"),
     ("tuneloss.integrations.transformers", "accelerate", "transformers"),

@@ -509,6 +509,12 @@ def test_a_mixture_of_domains_is_learned_on_a_simplex(tmp_path):
         ({"metric": 3}, {}, r"`metric` must be a callable \(model, batch\)"),
         ({"tune_every": 0}, {}, r"`tune_every` must be"),
         (
+            {"policy": {"window": 3}},
+            {},
+            r"`policy` must be an OnlinePolicy; found a dict. Give e.g. policy=",
+        ),
+        ({"observe": 3}, {}, r"`observe` must be an ObserveOptions; found a int. Give e.g. observe="),
+        (
             {"tune_every": 5},
             {"metric_for_best_model": "tuneloss_error"},
             r"needs a step of the tuner at each evaluation; found tune_every=5, and evaluations after each epoch",

@@ -23,12 +23,15 @@ from tuneloss.torch.observing.passes import Error
 from tuneloss.torch.online import OnlineTuner
 from tuneloss.torch.terms.data_terms import check_function, describe
 from tuneloss.torch.terms.loss import LinearLoss
+from tuneloss.torch.terms.pinned_term import pinned_term
 from tuneloss.tuning.online import OnlinePolicy
 
 __all__ = ["TuneLossMixin", "TuneLossTrainer"]
 
 PREFIX = "tuneloss_"  # of the tuner's numbers in the logs of the trainer
 SCORES = ("error", "metric")  # those of them that an evaluation reports too, for `metric_for_best_model`
+
+GIVE_AN_ERROR = "Pin the plain loss at 1, or give error=lambda model, batch: model(**batch).loss."
 
 if TYPE_CHECKING:
     _Trainer = Trainer
@@ -86,14 +89,7 @@ class TuneLossMixin(_Trainer):
         observe: ObserveOptions | None = None,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(loss, LinearLoss):
-            raise InvalidInput(
-                f"`loss` must be a LinearLoss; found {describe(loss)}. Give e.g. "
-                'loss=LinearLoss({"fit": fit, "l2": L2()}, box={"fit": 1.0, "l2": (0, 0.1)}).'
-            )
-        for function, name in ((error, "error"), (metric, "metric")):
-            if function is not None:
-                check_function(function, name)
+        _check_own(loss, error, metric, policy, observe)
         super().__init__(*args, **kwargs)
         self.tune_every = None if tune_every is None else as_integer(tune_every, "tune_every", 1)
         _check_trainer(self)
@@ -102,7 +98,7 @@ class TuneLossMixin(_Trainer):
         self.model_accepts_loss_kwargs = False
         self.loss = loss.to(self.args.device)
         self.tuner: OnlineTuner | None = None
-        self._error = pinned_term(loss) if error is None else error
+        self._error = pinned_term(loss, GIVE_AN_ERROR) if error is None else error
         self._metric, self._policy, self._observe = metric, policy, observe or ObserveOptions()
         self._first_loss = {name: _copy(value) for name, value in loss.state_dict().items()}
         self._means = TermMeans(loss)
@@ -183,28 +179,21 @@ class TuneLossTrainer(TuneLossMixin, Trainer):
     """
 
 
-def pinned_term(loss: LinearLoss) -> Error:
-    """Return the data term whose weight is pinned: the error by default.
-
-    Parameters
-    ----------
-    loss : LinearLoss
-        The loss.
-
-    Raises
-    ------
-    InvalidInput
-        Unless there is exactly one.
-    """
-    others = loss.source_names | {term.known_name for term in loss.data_terms if term.regularizes}
-    tasks = {name: j for name, j in loss.layout.data.items() if name not in others}
-    pinned = [name for name, j in tasks.items() if loss.box.pinned[j] and loss.box.lower[j] != 0]
-    if len(pinned) != 1:
+def _check_own(loss: Any, error: Any, metric: Any, policy: Any, observe: Any) -> None:
+    """Raise if one of the keywords that the mixin adds is of the wrong kind."""
+    if not isinstance(loss, LinearLoss):
         raise InvalidInput(
-            "By default, the error is the data term whose weight is pinned, so there must be one; found "
-            f"{pinned or 'none'}. Pin the plain loss at 1, or give error=lambda model, batch: model(**batch).loss."
+            f"`loss` must be a LinearLoss; found {describe(loss)}. Give e.g. "
+            'loss=LinearLoss({"fit": fit, "l2": L2()}, box={"fit": 1.0, "l2": (0, 0.1)}).'
         )
-    return lambda model, batch: loss.data_values(model, batch, pinned)[pinned[0]]
+    for function, name in ((error, "error"), (metric, "metric")):
+        if function is not None:
+            check_function(function, name)
+    for value, name, kind in ((policy, "policy", OnlinePolicy), (observe, "observe", ObserveOptions)):
+        if value is not None and not isinstance(value, kind):
+            raise InvalidInput(
+                f"`{name}` must be an {kind.__name__}; found {describe(value)}. Give e.g. {name}={kind.__name__}()."
+            )
 
 
 def _check_trainer(trainer: TuneLossMixin) -> None:

@@ -119,7 +119,8 @@ class TermMeans:
     def add(self, values: Mapping[str, Tensor]) -> None:
         """Add the terms of one call; nan stands for a term that was not evaluated."""
         new = torch.stack([values[name].to(self._sums) for name in self._names])
-        self._sums += torch.stack([new.nan_to_num(), (~new.isnan()).to(new)])
+        evaluated = ~new.isnan()
+        self._sums += torch.stack([torch.where(evaluated, new, 0.0), evaluated.to(new)])
 
     def take(self, accelerator: Any) -> dict[str, float]:
         """Return the means over the calls in all processes since the last time; terms without a call are left out."""

@@ -140,6 +140,7 @@ def test_first_weights_of_sources_are_equal_or_one():
     [
         (lambda: PerSource("web", mean_loss), r'must be names of sources, such as \["web", "books"\]; found \'web\''),
         (lambda: PerSource([], mean_loss), "must be names of sources"),
+        (lambda: PerSource(mean_loss, NAMES), "must be names of sources, .* found <function mean_loss"),
         (lambda: PerSource(["a", "a"], mean_loss), r"different names; found \['a', 'a'\]"),
         (lambda: PerSource(["a"], None), "`term` must be a callable .* found None"),
         (lambda: PerSource(NAMES, mean_loss)(net(), WHOLE), "found a batch of type tuple that does not say. Read it"),

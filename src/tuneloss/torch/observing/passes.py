@@ -19,7 +19,6 @@ from tuneloss.torch.observing.preserve import random_state, seed_everything
 from tuneloss.torch.observing.processes import Processes
 from tuneloss.torch.observing.sampling_noise import PARTS, Contrast, Spread
 from tuneloss.torch.observing.sums import BATCHES, ERROR, HALF, METRIC, PASSES, STEP, VALIDATION, WORK, Sums
-from tuneloss.torch.sources.source_loader import SourceLoader
 from tuneloss.torch.sources.target_mix import TargetMix
 from tuneloss.torch.terms.data_terms import Batch, DataTerm, as_scalar
 from tuneloss.torch.terms.loss import LinearLoss
@@ -62,7 +61,6 @@ class Pass:
         self.model, self.sums, self.processes = model, sums, processes
         self.draws, self.seed, self.merge, self.keep = draws, seed, merge, keep
         self.kept: list[Batch] = []
-        self.work = 0.0  # examples times passes
         self.work = 0.0  # examples times passes
         self.spread = Spread((), torch.ones(0))  # of the training batches
         self.contrast: Contrast | None = None
@@ -240,7 +238,8 @@ class Pass:
 def _shares(loader: Any, number: int | None, length: int | None, names: Sequence[str]) -> list[float]:
     """Return which part of all batches is read, by data term."""
     share = number / length if number and length else 1.0
-    of_sources = loader.shares(number) if isinstance(loader, SourceLoader) and number is not None else {}
+    shares = getattr(loader, "shares", None)  # of a SourceLoader, which may be wrapped
+    of_sources = {} if shares is None or number is None else shares(number)
     return [of_sources.get(name, share) for name in names]
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
+from tuneloss.torch.sources.source_loader import SourceLoader
 from tuneloss.torch.sources.target_mix import TargetMix
 from tuneloss.torch.wrappers import local, reshard
 
@@ -174,9 +175,9 @@ def _generators(loaders: tuple[Any, ...]) -> list[Any]:
 
 
 def _unwrapped(loaders: tuple[Any, ...]) -> list[Any]:
-    """Return the loaders, and each `DataLoader` that one of them holds, as an attribute or in a dict; each once."""
+    """Return the loaders, those of their sources or targets, and each `DataLoader` that one holds; each once."""
     parts = [part for loader in loaders if isinstance(loader, TargetMix) for _, _, part in loader.parts]
-    attributes = [value for loader in (*loaders, *parts) for value in getattr(loader, "__dict__", {}).values()]
-    inside = [value for some in attributes if isinstance(some, dict) for value in some.values()]
-    inner = [value for value in (*attributes, *inside) if isinstance(value, DataLoader)]
+    parts += [part for loader in loaders if isinstance(loader, SourceLoader) for part in loader.loaders.values()]
+    attributes = [part for loader in (*loaders, *parts) for part in getattr(loader, "__dict__", {}).values()]
+    inner = [part for part in attributes if isinstance(part, DataLoader)]
     return list({id(loader): loader for loader in (*loaders, *parts, *inner)}.values())

@@ -54,7 +54,8 @@ class PerSource:
         key: Key | None = None,
         sampled: bool = False,
     ) -> None:
-        self.names = tuple(getattr(sources, "names", sources))
+        names = getattr(sources, "names", sources)
+        self.names = tuple(names) if isinstance(names, Iterable) else ()
         if isinstance(sources, str) or not self.names or not all(isinstance(n, str) and n for n in self.names):
             raise InvalidInput(f'`sources` must be names of sources, such as ["web", "books"]; found {sources!r}.')
         if len(set(self.names)) < len(self.names):
