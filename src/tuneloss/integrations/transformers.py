@@ -40,7 +40,7 @@ else:
 
 
 class TuneLossMixin(_Trainer):
-    """Gives a subclass of `transformers.Trainer` a tuned loss: ``class MyTrainer(TuneLossMixin, SFTTrainer): ...``.
+    """Gives a subclass of `transformers.Trainer` a tuned loss: ``class Tuned(TuneLossMixin, Seq2SeqTrainer): ...``.
 
     While the model trains, the trainer's loss is `loss`. After each epoch, an `OnlineTuner` observes the model on the
     trainer's own train and eval data, and sets the weights of the loss. `eval_loss` stays the model's own loss.
