@@ -2,15 +2,15 @@
 
 python examples/noisy_sources.py            small: digits, one seed
 python examples/noisy_sources.py --full     two sets of image features (TUNELOSS_DATA), ten seeds, into docs/
-python examples/noisy_sources.py --choose   what the rates of hypergradients were chosen from: pets, seeds 100 to 103
+python examples/noisy_sources.py --choose   what was chosen from: pets, seeds 100 to 103
 
 Each class is spread unevenly over the sources, so no single source is enough. 200 examples with right labels are for
 validation. Every method trains the same MLP for the same number of steps. Its model is the one of least validation log
 loss, after its outputs were divided by a temperature that is fitted to the same 200 examples: wrong labels make a model
 unsure, and calibration alone would repair much of that.
 
-Nothing of ours is chosen: these are the defaults of `OnlineTuner`. The rates of the two kinds of hypergradients were
-chosen on oxford_iiit_pet; the figure shows tf_flowers and caltech101.
+Weights are updated every five training steps, by `OnlineTuner` with its default policy and by hypergradients. This
+number and the rates of hypergradients were chosen on oxford_iiit_pet; the figure shows tf_flowers and caltech101.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ NAMES = [f"{'AB'[j % 2]}, {share:.0%} wrong" for j, share in enumerate(WRONG)]
 VALIDATION, ROWS, STEPS, PERIOD = 200, 16, 600, 25  # rows of each source in a batch; steps between two measurements
 RANDOM = 20  # runs of random search
 RATES = (0.05, 0.15, 0.4, 1.0)  # of hypergradients
+EVERY, EVERIES = 5, (5, 10, 25)  # training steps between two steps of the tuner, by --choose from the latter
 CHOSEN = {"one-step hypergradient": 0.4, "Neumann hypergradient": 0.4}  # by --choose
 COLORS = {"tuned": "#D55E00", "oracle": "#009E73"}
 
@@ -96,7 +97,7 @@ def log_loss(model: nn.Module, batch: Examples) -> Tensor:
 
 
 class Hypergradient:
-    """Adam on the log weights, along the derivative of the validation error by them, every five training steps.
+    """Adam on the log weights, along the derivative of the validation error by them.
 
     With no `terms`, the derivative is that of the error after one step of training. With more, it is the implicit one:
     the inverse Hessian of the loss is a Neumann series of so many terms.
@@ -187,7 +188,7 @@ def tuning(
 ) -> Callable[[int, Any], None]:
     """Return what a method does after each training step."""
     if method.startswith("tuned"):
-        often: dict[str, Any] = {"cost": 0.2} if "cost" in method else {"every": PERIOD}
+        often: dict[str, Any] = {"cost": 0.2} if "cost" in method else {"every": key.get("every", EVERY)}
         options = ObserveOptions(seed=1000 * key["seed"])
         tuner = OnlineTuner(
             model, loss, log_loss, train, [problem.validation], observe=options, keep_best=False, **often
@@ -198,7 +199,7 @@ def tuning(
         terms = 5 if kind.startswith("Neumann") else 0
         rate = key.get("rate", CHOSEN[kind])
         follow = Hypergradient(model, loss, problem, rate, terms, lr=0.1)
-        return lambda step, batch: follow.step(batch) if step % 5 == 0 else None
+        return lambda step, batch: follow.step(batch) if step % EVERY == 0 else None
     return lambda step, batch: None
 
 
@@ -295,11 +296,16 @@ def draw_figure(records: Sequence[Record], path: Path) -> None:
 
 
 def choose(folder: str | None, path: Path, jobs: int) -> str:
-    """Return the test log loss on oxford_iiit_pet by kind of hypergradient and rate: the least mean is chosen."""
+    """Return the test log loss on oxford_iiit_pet by rate of hypergradients, and by how often the tuner steps."""
     keys = [
         {"data": "oxford_iiit_pet", "method": f"{kind}, rate {rate}", "rate": rate, "seed": seed}
         for kind in CHOSEN
         for rate in RATES
+        for seed in range(100, 104)
+    ]
+    keys += [
+        {"data": "oxford_iiit_pet", "method": f"tuned, every {every}", "every": every, "seed": seed}
+        for every in EVERIES
         for seed in range(100, 104)
     ]
     records = run_missing(path, keys, partial(run, folder=folder), jobs)

@@ -574,7 +574,7 @@ def test_hold_needs_weights_that_were_learned():
 
 def test_within_an_epoch_no_more_batches_are_read_than_were_trained_on(monkeypatch):
     """With `every`, "auto" reads at most that many; a number of batches that was asked for stays."""
-    asked = []
+    asked = []  # with `cost`, at most the four parts by which noise is measured
 
     def observe_nothing(options, *rest):
         asked.append(options.batches)
@@ -587,7 +587,9 @@ def test_within_an_epoch_no_more_batches_are_read_than_were_trained_on(monkeypat
         tuner._calls = every - 1
         with pytest.raises(RuntimeError):
             tuner.step()
-    assert asked == ["auto", 3, 10, 7]
+    with pytest.raises(RuntimeError):
+        make_tuner(train=many, cost=0.1).step()
+    assert asked == ["auto", 3, 10, 7, 4]
 
 
 # --- what an attack found

@@ -25,6 +25,7 @@ from tuneloss.ranking import best_index
 from tuneloss.torch.observing.batches import number_of
 from tuneloss.torch.observing.observe import ObserveOptions, check_call, observe_with
 from tuneloss.torch.observing.passes import Error
+from tuneloss.torch.observing.sampling_noise import PARTS
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.penalties import L2
 from tuneloss.torch.wrappers import bare
@@ -64,8 +65,9 @@ class OnlineTuner:
         ``batches="auto"`` reads at most `every` training batches, no more than were trained on since the last step.
     cost : float, optional
         Observe as often as takes about this part of the time of training, such as 0.2, if `step` is called after each
-        optimizer step. The first call observes. To estimate times, forwards and backwards of examples are counted, so
-        that a run can be repeated exactly. The products of the curvature metric are not counted.
+        optimizer step. The first call observes. ``batches="auto"`` then reads at most 4 training batches, since small
+        observations often are better than large ones rarely. To estimate times, forwards and backwards of examples are
+        counted, so that a run can be repeated exactly. The products of the curvature metric are not counted.
     policy : OnlinePolicy, optional
         How to learn from the observations: see `tuneloss.tuning.OnlinePolicy`.
     observe : ObserveOptions, optional
@@ -339,8 +341,9 @@ class OnlineTuner:
     def _observe(self) -> tuple[Observation, float]:
         options = self.observe_options
         batches = options.batches
-        if batches == "auto" and self.every > 1:
-            batches = min(self.every, number_of(self.train, "auto", "batches") or self.every)
+        if batches == "auto" and (self.every > 1 or self.cost is not None):
+            most = self.every if self.cost is None else PARTS
+            batches = min(most, number_of(self.train, "auto", "batches") or most)
         options = replace(options, seed=options.seed + self._calls, batches=batches)
         data = (self.train, self.validation, self.metric, self.selection)
         return observe_with(options, self.model, self.loss, self.error, *data)
