@@ -14,6 +14,7 @@ OPTIONAL = ["accelerate", "cvxpy", "jax", "joblib", "lightning", "matplotlib", "
 OPTIONAL += ["ray", "rich", "sklearn", "torch", "transformers", "typer"]
 BELOW = {  # a room, and the rooms it may import
     "errors": [],
+    "extras": [],
     "files": [],
     "text": [],
     "types": [],
@@ -26,8 +27,8 @@ BELOW = {  # a room, and the rooms it may import
     "hinges": ["errors", "types"],
     "baselines": ["checks", "core", "errors", "tuning", "types"],
     "report": ["core", "errors", "files", "hinges", "text", "tuning", "types"],
-    "torch": ["checks", "core", "errors", "files", "hinges", "ranking", "tuning", "types"],
-    "integrations": ["checks", "core", "errors", "tuning", "types"],
+    "torch": ["checks", "core", "errors", "extras", "files", "hinges", "ranking", "tuning", "types"],
+    "integrations": ["checks", "core", "errors", "extras", "torch", "tuning", "types"],
     "data": ["errors", "npz", "types"],
     "sklearn": ["checks", "core", "data", "errors", "files", "hinges", "npz", "report", "tuning", "types"],
     "paper": ["baselines", "core", "errors", "files", "hinges", "npz", "report", "torch", "tuning", "types"],
@@ -59,7 +60,7 @@ def test_imports_go_downwards(path):
         assert rooms_imported_by(path) <= {room, *BELOW[room]}
 
 
-@pytest.mark.parametrize("room", ["", ".baselines", ".errors", ".integrations", ".tuning"])
+@pytest.mark.parametrize("room", ["", ".baselines", ".errors", ".extras", ".integrations", ".tuning"])
 def test_importing_a_room_loads_nothing_optional(room):
     """In a fresh process: NumPy, SciPy and the two QP solvers are all it takes."""
     program = f"import sys, tuneloss{room}; print([name for name in {OPTIONAL} if name in sys.modules])"

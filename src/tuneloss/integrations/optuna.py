@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from optuna.distributions import BaseDistribution, FloatDistribution
-from optuna.samplers import BaseSampler, TPESampler
-from optuna.trial import FrozenTrial, TrialState
 
 from tuneloss.checks import as_integer
 from tuneloss.core.box import Box, check_box
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
+from tuneloss.extras import needs
 from tuneloss.tuning.ask_tell import LossTuner
 from tuneloss.tuning.proposals import Fallback, Proposal
 from tuneloss.tuning.sampling import nearby, same_point
 from tuneloss.types import Array
+
+with needs("optuna", "optuna"):
+    from optuna.distributions import BaseDistribution, FloatDistribution
+    from optuna.samplers import BaseSampler, TPESampler
+    from optuna.trial import FrozenTrial, TrialState
 
 if TYPE_CHECKING:
     from optuna.study import Study

@@ -9,13 +9,16 @@ terms/       LinearLoss and its terms: data terms, penalties, the learned penalt
 wrappers.py  what stands around a model: torch.compile, DDP, FSDP2, one forward for all terms; its parameters
 """
 
-from tuneloss.torch.observing.observe import observe
-from tuneloss.torch.online import OnlineTuner
-from tuneloss.torch.terms.data_terms import Augmented, Dropout, UniformLabels
-from tuneloss.torch.terms.loss import LinearLoss
-from tuneloss.torch.terms.penalties import L1, L2
-from tuneloss.torch.terms.piecewise import ConvexPiecewiseLinear
-from tuneloss.torch.terms.selection import by_layer
+from tuneloss.extras import needs
+
+with needs("torch", "torch"):
+    from tuneloss.torch.observing.observe import observe
+    from tuneloss.torch.online import OnlineTuner
+    from tuneloss.torch.terms.data_terms import Augmented, Dropout, UniformLabels
+    from tuneloss.torch.terms.loss import LinearLoss
+    from tuneloss.torch.terms.penalties import L1, L2
+    from tuneloss.torch.terms.piecewise import ConvexPiecewiseLinear
+    from tuneloss.torch.terms.selection import by_layer
 
 __all__ = [
     "L1",
