@@ -1,4 +1,7 @@
 """Adapters for other libraries, one file per library. Importing this room imports none of them.
 
-optuna.py  TuneLossSampler: loss weights in an Optuna study
+optuna.py         TuneLossSampler: loss weights in an Optuna study
+optuna_study.py   what the sampler knows of one study
+optuna_turns.py   workers that ask for weights at the same time
+optuna_advice.py  what keeps the sampler from learning, in words
 """
