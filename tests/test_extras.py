@@ -19,6 +19,8 @@ sys.meta_path.insert(0, Blocked)
 import {part}
 """
 PARTS = [
+    ("tuneloss.integrations.ray", "ray", "ray"),
+    ("tuneloss.integrations.ray", "optuna", "ray"),
     ("tuneloss.torch", "torch", "torch"),
     ("tuneloss.torch.terms", "torch", "torch"),
     ("tuneloss.integrations.optuna", "optuna", "optuna"),

@@ -58,5 +58,5 @@ def _without_observation(trial: FrozenTrial) -> str:
     return (
         f"A trial must store an observation as user attribute {KEY!r}; trial {trial.number} has {what}, so "
         f"TuneLossSampler learns nothing from it. Call trial.set_user_attr({KEY!r}, observation.to_dict()) in the "
-        "objective."
+        "objective, or tune.report(reported(observation)) in Ray Tune."
     )
