@@ -12,7 +12,7 @@ import pytest
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(page.name for page in DOCS.glob("*.md") if "```python" in page.read_text(encoding="utf-8"))
 
-TESTED_BELOW = {"troubleshooting.md", "tutorial_observe.md", "tutorial_online.md"}
+TESTED_BELOW = {"jax.md", "ray.md", "troubleshooting.md", "tutorial_observe.md", "tutorial_online.md"}
 
 
 def names_of_online() -> dict:
@@ -152,3 +152,40 @@ def test_the_tutorial_of_several_runs_shows_its_output():
     assert names["first"] == pytest.approx(0.474, abs=0.05)
     assert names["tuned"] == pytest.approx(0.362, abs=0.05)
     assert names["tuned"] < min(names["first"], names["plain"], names["random"])
+
+
+def programs(page: str) -> list[str]:
+    """The programs of a page, each of at most 25 lines with code."""
+    found = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+    assert all(len([line for line in program.splitlines() if line.strip()]) <= 25 for program in found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def jax_page() -> dict:
+    """The names that the programs of the page about JAX define."""
+    pytest.importorskip("jax")
+    pytest.importorskip("optax")
+    programs("jax.md")
+    names, printed = run("jax.md")
+    assert printed == "".join(outputs("jax.md"))
+    return names
+
+
+def test_the_online_policy_lowers_the_test_log_loss(jax_page):
+    """Without the line that learns, the program prints what the page says, which is more."""
+    program = programs("jax.md")[0]
+    plain = re.sub(r"    weights = learner.*\n", "", program)
+    assert len(plain.splitlines()) == len(program.splitlines()) - 1
+    with redirect_stdout(io.StringIO()) as printed:
+        exec(plain, {})
+    assert printed.getvalue() == "test log loss 0.86\n"
+    assert "prints 0.86" in (DOCS / "jax.md").read_text(encoding="utf-8")
+    assert jax_page["log_loss"](jax_page["w"], jax_page["test"][0]) < 0.75
+
+
+def test_the_tuner_lowers_the_validation_log_loss(jax_page):
+    without = jax_page["train_once"]({"log_loss": 1.0, "l2": 0.0}).error
+    assert without == pytest.approx(0.373, abs=0.001)
+    assert "the validation log loss is 0.373" in (DOCS / "jax.md").read_text(encoding="utf-8")
+    assert jax_page["best"].observation.error < 0.95 * without

@@ -19,6 +19,7 @@ sys.meta_path.insert(0, Blocked)
 import {part}
 """
 PARTS = [
+    ("tuneloss.jax", "jax", "jax"),
     ("tuneloss.integrations.ray", "ray", "ray"),
     ("tuneloss.integrations.ray", "optuna", "ray"),
     ("tuneloss.torch", "torch", "torch"),

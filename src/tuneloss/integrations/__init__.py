@@ -4,4 +4,6 @@ optuna.py         TuneLossSampler: loss weights in an Optuna study
 optuna_study.py   what the sampler knows of one study
 optuna_turns.py   workers that ask for weights at the same time
 optuna_advice.py  what keeps the sampler from learning, in words
+ray.py            TuneLossSearch: loss weights in a search of Ray Tune
+ray_journal.py    what a Ray search was told, in a file
 """

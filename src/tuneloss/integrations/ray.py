@@ -16,14 +16,15 @@ from tuneloss.core.box import Box, check_box
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
 from tuneloss.extras import needs
-from tuneloss.integrations.optuna import TuneLossSampler
-from tuneloss.integrations.optuna_turns import KEY
-from tuneloss.integrations.ray_journal import SearchJournal, Told
 
 with needs("ray", "ray", "optuna"):
     from optuna.distributions import FloatDistribution
     from optuna.samplers import BaseSampler
     from ray.tune.search.optuna import OptunaSearch
+
+    from tuneloss.integrations.optuna import TuneLossSampler
+    from tuneloss.integrations.optuna_turns import KEY
+    from tuneloss.integrations.ray_journal import SearchJournal, Told
 
 __all__ = ["TuneLossSearch", "reported"]
 
