@@ -1,6 +1,6 @@
 """Let several processes share an Optuna study, again and again; no two trials may train with the same learned weights.
 
-    python -m tests.fuzz.optuna_workers --repeats 10 --seed 0
+    python -m tests.fuzz.optuna_workers --repeats 20 --seed 0
 
 Each study has 4 workers, which make 60 trials in all on one storage. Trials take about 10 ms, so that many of them
 begin together. The line of a storage and sampler says how many trials were complete, how many had learned weights that
@@ -98,12 +98,12 @@ def one_study(kind: str, place: str, name: str, has_fallback: bool, seed: int) -
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--url", default="", help="the URL of a database to try as well")
+    parser.add_argument("--url", default="", help="try the database of this URL, not files")
     options = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    places = {"journal": "study.log", "sqlite": "study.db"} | ({"url": options.url} if options.url else {})
+    places = {"url": options.url} if options.url else {"journal": "study.log", "sqlite": "study.db"}
     n_repeated = 0
     for kind, has_fallback in itertools.product(places, (True, False)):
         totals = np.zeros(4)
