@@ -123,6 +123,23 @@ def test_a_new_search_continues_a_journal(tmp_path):
     np.testing.assert_allclose(np.vstack(parts), whole, rtol=1e-9)
 
 
+def test_a_report_shows_the_journal_of_a_search(tmp_path):
+    pytest.importorskip("typer")
+    drive(new_search(journal=tmp_path / "runs.jsonl"), range(4), failing=(2,))
+    program = [
+        sys.executable,
+        "-m",
+        "tuneloss",
+        "report",
+        str(tmp_path / "runs.jsonl"),
+        "--out",
+        str(tmp_path / "page"),
+    ]
+    subprocess.run(program, check=True, capture_output=True, cwd=tmp_path)
+    pages = [path for path in tmp_path.rglob("*") if path.is_file() and b"pull/up" in path.read_bytes()]
+    assert len(pages) == 2  # the journal and the page
+
+
 def test_a_snapshot_that_is_older_than_the_journal_is_brought_up_to_date(tmp_path):
     """One trial was asked before the snapshot and told after it, one was asked and told after it."""
     search = new_search(journal=tmp_path / "runs.jsonl")
@@ -137,6 +154,27 @@ def test_a_snapshot_that_is_older_than_the_journal_is_brought_up_to_date(tmp_pat
     before = len(records(tmp_path / "runs.jsonl"))
     restored.on_trial_complete("trial-2", reported(train(config["weights"])))  # Ray repeats it
     assert len(records(tmp_path / "runs.jsonl")) == before
+
+
+def test_a_trial_that_ended_without_a_last_result_is_restored(tmp_path):
+    """Optuna calls it pruned, and gives it the value of the result before, which cannot be told again."""
+    search = new_search(journal=tmp_path / "runs.jsonl")
+    search.suggest("trial-0")
+    search.save(str(tmp_path / "snapshot"))
+    search.on_trial_result("trial-0", {"error": 1.0, "training_iteration": 1})
+    search.on_trial_complete("trial-0")
+    restored = new_search()
+    restored.restore(str(tmp_path / "snapshot"))
+    states = [search._ot_study.trials[0].state.name for search in (search, restored, new_search(journal=search._path))]
+    assert states == ["PRUNED"] * 3
+
+
+def test_a_trial_whose_metric_is_nan_has_failed(tmp_path):
+    search = new_search(metric="other", journal=tmp_path / "runs.jsonl")
+    config = search.suggest("trial-0")
+    search.on_trial_complete("trial-0", reported(train(config["weights"]), other=float("nan")))
+    assert search._ot_study.trials[0].state.name == "FAIL"
+    assert LossTuner(BOX, journal=tmp_path / "runs.jsonl").n_runs == 1
 
 
 def test_a_trial_without_an_observation_is_said_once():

@@ -20,6 +20,7 @@ from tuneloss.extras import needs
 with needs("ray", "ray", "optuna"):
     from optuna.distributions import FloatDistribution
     from optuna.samplers import BaseSampler
+    from optuna.trial import FrozenTrial, Trial, TrialState
     from ray.tune.search.optuna import OptunaSearch
 
     from tuneloss.integrations.optuna import TuneLossSampler
@@ -158,14 +159,21 @@ class TuneLossSearch(OptunaSearch):
         if result and KEY in result:
             asked.set_user_attr(KEY, _as_record(result[KEY]))
         super().on_trial_complete(trial_id, result=result, error=error)
+        trial = self._told(asked)
+        if not trial.state.is_finished():  # Optuna does not take a metric that is NaN
+            self._ot_study.tell(asked, state=TrialState.FAIL)
+            trial = self._told(asked)
         if self._journal is not None:
-            trial = self._ot_study.trials[asked.number]
             self._journal.append(Told(trial_id, trial, self._weights(trial.params)))
 
     def restore(self, checkpoint_path: str) -> None:
         """Continue from a snapshot of Ray, and from the journal if there is one."""
         super().restore(checkpoint_path)
         self._read_journal()
+
+    def _told(self, asked: Trial) -> FrozenTrial:
+        trial: FrozenTrial = self._ot_study.get_trials(deepcopy=False)[asked.number]
+        return trial
 
     def _weights(self, params: dict[str, Any]) -> dict[str, float]:
         """Return all weights of the box by name, given the parameters of a trial."""
@@ -183,7 +191,8 @@ class TuneLossSearch(OptunaSearch):
             else:
                 for name, value in told.trial.user_attrs.items():
                     asked.set_user_attr(name, value)
-                self._ot_study.tell(asked, told.trial.value, state=told.trial.state)
+                is_complete = told.trial.state == TrialState.COMPLETE  # Optuna finds the value of another one itself
+                self._ot_study.tell(asked, told.trial.value if is_complete else None, state=told.trial.state)
             self._completed_trials.add(told.trial_id)
 
 
