@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # what it turns off is the search for another address
-os.environ["RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS"] = "0"
 
 MEMORY = 80_000_000  # bytes of a node's object store; 75 MB is the least that Ray allows
 

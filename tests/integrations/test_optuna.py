@@ -204,6 +204,13 @@ def test_a_worker_that_was_killed_as_it_asked_holds_up_others_for_a_bounded_time
     assert least <= time.monotonic() - began < most
 
 
+def test_where_a_box_is_one_point_trials_share_it():
+    """Also beside a worker that was killed before it was sure of that point."""
+    study = optuna.create_study(sampler=TuneLossSampler(Box.simplex(["a"]), seed=3))
+    leave_running(study, {"weights": [1.0], "form": None, "undecided": True})
+    assert study.ask().suggest_float("a", 0.0, 1.0) == 1.0
+
+
 def tell(trial, seen):
     """Store an observation, and return its error."""
     trial.set_user_attr(KEY, seen.to_dict())

@@ -116,6 +116,11 @@ def test_sixteen_bit_parameters_are_summed_in_at_least_float32():
     np.testing.assert_allclose(seen.gram[0, 0], exact.gram[0, 0], rtol=0.01)
 
 
+def test_an_argument_with_a_default_is_not_a_batch():
+    seen = observe(PARAMS, {"l2": lambda params, power=2: (params["w1"] ** power).sum()}, log_loss, [], VALIDATION)
+    assert seen.features[0] == pytest.approx(float((PARAMS["w1"] ** 2).sum()), rel=1e-6)
+
+
 def test_a_head_on_which_the_error_does_not_depend_is_left_out():
     with_head = PARAMS | {"head": jnp.ones(5)}
     seen = observe(with_head, TERMS, log_loss, TRAIN, VALIDATION)

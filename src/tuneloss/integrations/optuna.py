@@ -17,7 +17,7 @@ from tuneloss.errors import InvalidInput
 from tuneloss.extras import needs
 from tuneloss.integrations.optuna_advice import is_range, problems
 from tuneloss.integrations.optuna_study import Outcome, StudyState, idle_trials
-from tuneloss.integrations.optuna_turns import KEY, UNDECIDED, begin_to_ask, undecided_before, wait_for
+from tuneloss.integrations.optuna_turns import KEY, MAX_LOOKS, UNDECIDED, begin_to_ask, undecided_before, wait_for
 from tuneloss.tuning.ask_tell import LossTuner
 from tuneloss.tuning.proposals import MAX_TRIES, Fallback, Proposal
 from tuneloss.tuning.sampling import nearby, same_point
@@ -169,7 +169,7 @@ class TuneLossSampler(BaseSampler):
         """Propose weights that no other trial has, and store them; see `optuna_turns` for workers that ask at once."""
         storage = study._storage
         begin_to_ask(storage, trial)
-        while True:
+        for _ in range(MAX_LOOKS):
             trials = [other for other in study.get_trials(deepcopy=False) if other.number != trial.number]
             proposal = self._propose(study, trial, trials)
             earlier = undecided_before(trial, trials)

@@ -24,6 +24,7 @@ KEY = "tuneloss"  # name of the user attribute with the observation, and of the 
 ASKED_AT = "tuneloss-asked-at"  # name of the system attribute with the time at which a trial began to ask
 UNDECIDED = "undecided"  # field of a proposal that its trial may still replace
 LONGEST_WAIT = 10.0  # seconds; a trial that has asked for longer is taken for killed
+MAX_LOOKS = 10  # proposals of a trial until it keeps the last one, as where a box is a single point
 PAUSE = 0.01  # seconds between two looks
 
 

@@ -129,7 +129,7 @@ def _split(terms: Mapping[str, Function]) -> dict[str, Function]:
     counts = {}
     is_mapping = isinstance(terms, Mapping) and all(isinstance(name, str) for name in terms)
     for name, term in terms.items() if is_mapping else ():
-        counts[name] = len(inspect.signature(term).parameters) if callable(term) else 0
+        counts[name] = _n_arguments(term) if callable(term) else 0
     if reserved := {ERROR, METRIC} & set(counts):
         raise InvalidInput(f"`terms` must have other names than 'error' and 'metric'; found {sorted(reserved)}.")
     if not counts or not set(counts.values()) <= {1, 2}:
@@ -139,6 +139,11 @@ def _split(terms: Mapping[str, Function]) -> dict[str, Function]:
             f"value; found {found or terms!r}."
         )
     return {name: term for name, term in terms.items() if counts[name] == 2}
+
+
+def _n_arguments(function: Function) -> int:
+    """Return the number of arguments without a default."""
+    return sum(parameter.default is parameter.empty for parameter in inspect.signature(function).parameters.values())
 
 
 def _check_values(values: Mapping[str, float]) -> None:
