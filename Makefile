@@ -26,11 +26,11 @@ define install
 endef
 
 $(STAMP): pyproject.toml constraints.txt
-	$(call install,.[all],all extras and tools of the project (about 3 GB))
+	$(call install,.[all],all extras and tools of the project (3.3 GB; more if PyTorch comes with CUDA))
 	@touch $@ $(RUN_STAMP)
 
 $(RUN_STAMP): pyproject.toml constraints.txt
-	$(call install,.[demo],what the demo needs (about 650 MB))
+	$(call install,.[demo],what the demo needs (650 MB))
 	@touch $@
 
 run: $(RUN_STAMP) ## tune a loss between runs and inside one run, print a table, write a report

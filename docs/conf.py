@@ -14,8 +14,9 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphin
 exclude_patterns = ["_build", "results"]
 templates_path = ["_templates"]
 myst_heading_anchors = 3
-# Formulas are set by MathJax, which a page with a formula loads from a public server. Without network, they show as
-# TeX. For a site without network, name a local copy: sphinx-build -D mathjax_path=...
+# Formulas are set by MathJax, which a page with a formula loads from a public server. Without network they show as
+# TeX, and the page says so (site.css). For a site without network, name a local copy: sphinx-build -D mathjax_path=...
+mathjax_options = {"onerror": "document.documentElement.classList.add('without-mathjax')"}
 myst_enable_extensions = ["dollarmath", "deflist"]
 
 # Docstrings are in NumPy style. Types come from signatures where a docstring gives none.

@@ -15,6 +15,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(page.name for page in DOCS.glob("*.md") if "```python" in page.read_text(encoding="utf-8"))
 
 TESTED_BELOW = {"jax.md", "machines.md", "ray.md", "troubleshooting.md", "tutorial_observe.md", "tutorial_online.md"}
+TESTED_ELSEWHERE = {"lightning.md", "trackers.md"}  # in files of their own, since they need more libraries
 
 
 def names_of_online() -> dict:
@@ -58,7 +59,7 @@ def test_there_are_pages_with_code():
     assert {"start.md", "scikit.md", "online.md", "terms.md", "troubleshooting.md"} <= set(PAGES)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in TESTED_BELOW])
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in TESTED_BELOW | TESTED_ELSEWHERE])
 def test_code_runs(page):
     optuna = pytest.importorskip("optuna")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -133,6 +134,16 @@ def outputs(page: str) -> list[str]:
 def shape(text: str) -> str:
     """The text with all numbers replaced by one sign."""
     return re.sub(r"\d+(\.\d+)?(e-?\d+)?", "#", text)
+
+
+@pytest.mark.parametrize("page", ["start.md", "scikit.md"])
+def test_a_page_of_exact_programs_shows_what_they_print(page):
+    """Training is deterministic there: each line is the one that is shown, with its numbers."""
+    optuna = pytest.importorskip("optuna")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    _, printed = run(page)
+    assert printed.startswith("".join(outputs(page)))
+    assert outputs(page)
 
 
 def test_the_tutorial_of_one_run_shows_its_output():

@@ -19,11 +19,12 @@ sys.meta_path.insert(0, Blocked)
 import {part}
 """
 PARTS = [
-    ("tuneloss.jax", "jax", "jax"),
-    ("tuneloss.integrations.ray", "ray", "ray"),
-    ("tuneloss.integrations.ray", "optuna", "ray"),
     ("tuneloss.torch", "torch", "torch"),
     ("tuneloss.torch.terms", "torch", "torch"),
+    ("tuneloss.jax", "jax", "jax"),
+    ("tuneloss.integrations.lightning", "lightning", "lightning"),
+    ("tuneloss.integrations.ray", "ray", "ray"),
+    ("tuneloss.integrations.ray", "optuna", "ray"),
     ("tuneloss.integrations.optuna", "optuna", "optuna"),
 ]
 

@@ -89,7 +89,7 @@ def test_there_is_one_version():
 
 
 def test_the_readme_and_its_programs_are_short():
-    assert len(README.splitlines()) <= 160
+    assert len(README.splitlines()) <= 155
     for program in PROGRAMS:
         lines = program.splitlines()
         assert len([line for line in lines if line.strip()]) <= 40
@@ -116,7 +116,7 @@ def test_tuning_inside_one_run_is_as_the_readme_says(online):
     """For seeds 0 to 9: the tuner gains in all but perhaps one, by as much as is said."""
     plain, tuned = online.T
     assert (tuned < plain).sum() >= 9
-    for found, said in ((tuned, "0.294 ± 0.028"), (plain, "0.350 ± 0.041"), (tuned - plain, "-0.056 ± 0.019")):
+    for found, said in ((tuned, "0.294 ± 0.028"), (plain, "0.350 ± 0.041"), (plain - tuned, "0.056 ± 0.019")):
         mean, half = (float(number) for number in said.split(" ± "))
         assert said in " ".join(README.split())
         assert found.mean() == pytest.approx(mean, abs=0.02)

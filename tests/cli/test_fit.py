@@ -119,7 +119,7 @@ def test_files_are_checked_before_work_starts(tmp_path):
     one = write(tmp_path / "one.csv", "x,kind\n1,a\n")
     assert "at least 6 rows; found 1" in refused("fit", one, "--target", "kind", *out)
     unlabelled = write(tmp_path / "unlabelled.csv", "x,kind\n" + "1,1\n2,2\n3,\n" * 5)
-    assert "5 labels of 'kind' are missing" in refused("fit", unlabelled, "--target", "kind", *out)
+    assert "5 labels are missing in 'kind'" in refused("fit", unlabelled, "--target", "kind", *out)
     real = write(tmp_path / "real.csv", "x,y\n" + "".join(f"{i},{i / 7}\n" for i in range(30)))
     assert "for classification" in refused("fit", real, "--target", "y", *out)
     own = write(tmp_path / "own.csv", "x,y\n" + "".join(f"{i},{i}\n" for i in range(30)))
@@ -131,7 +131,7 @@ def test_files_are_checked_before_work_starts(tmp_path):
     alone = write(tmp_path / "alone.csv", "kind\n" + "a\nb\n" * 6)
     assert "must have rows and input columns" in refused("fit", alone, "--target", "kind", *out)
     ragged = write(tmp_path / "ragged.csv", "x,kind\n1,a\n2\n")
-    assert "must be a CSV file" in refused("fit", ragged, "--target", "kind", *out)
+    assert "must have 2 cells" in refused("fit", ragged, "--target", "kind", *out)
     assert "must be a Parquet file" in refused("fit", write(tmp_path / "x.parquet", "no"), "--target", "kind", *out)
     assert not (tmp_path / "out").exists()
 
@@ -202,7 +202,7 @@ def test_other_bad_files_and_names(tmp_path, flowers):
     empty = write(tmp_path / "empty.csv", "")
     assert "must be a CSV file" in refused("fit", empty, "--target", "kind", *out)
     gaps = write(tmp_path / "gaps.csv", "x,kind\n" + "1,yes\n2,\n" * 5)
-    assert "5 labels of 'kind' are missing" in refused("fit", gaps, "--target", "kind", *out)
+    assert "5 labels are missing in 'kind'" in refused("fit", gaps, "--target", "kind", *out)
     flowers.to_csv(tmp_path / "iris.csv", index=False)
     same = ("--target", "kind", "--drop", "kind", *out)
     assert "found 'kind' for both" in refused("fit", tmp_path / "iris.csv", *same)
@@ -236,8 +236,8 @@ def test_the_report_is_about_the_model_that_was_saved(fitted):
     page = (folder / "tuneloss-fit" / "report.html").read_text(encoding="utf-8")
     model = load_model(folder / "tuneloss-fit" / "model.npz")
     assert "The chosen run is marked." in page
-    assert f"l2 {model.about['weights']['l2']:.3g}" in " ".join(done.stdout.split())
-    growth = float(re.search(r"l1 and l2 ([\d.]+) times as large", page)[1])
+    assert f"L2 {weight_text(model.about['weights']['l2'])}" in " ".join(done.stdout.split())
+    growth = float(re.search(r"L1 and L2 ([\d.]+) times as large", page)[1])
     assert growth == pytest.approx((5 / 4) ** 0.5, rel=0.01)  # the last fit has all five folds
     saved, chosen = re.search(r"<td>L2</td><td>([\d.]+)</td><td>([\d.]+)</td>", page).groups()
     assert saved == weight_text(model.about["weights"]["l2"])  # as the terminal says
@@ -288,6 +288,15 @@ def test_terms_and_folds_are_those_of_the_options(tmp_path):
     assert expected.loss_weights_["l1"] == expected.loss_weights_["uniform"] == 0
     other = TunedLogisticRegression(terms=("l2", "dropout"), random_state=2).fit(rows.x, rows.y)
     assert other.loss_weights_ != expected.loss_weights_
+
+
+def test_classes_are_balanced_by_an_option(tmp_path):
+    """The terminal and the report say so, and the majority class is as good as none."""
+    done = CliRunner().invoke(app, ["fit", "breast_cancer", "--class-weight", "balanced", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "test rows, where every class counts the same:" in done.stdout
+    assert re.search(r"majority class +0\.6931 +50\.0% +0\.5000", done.stdout)
+    assert "Every class counts the same" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_terms_and_folds_are_checked_before_a_model_is_fitted(tmp_path):

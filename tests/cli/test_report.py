@@ -45,6 +45,14 @@ def test_a_folder_is_no_journal_and_the_one_in_it_is_named(tmp_path):
     )
 
 
+def test_a_page_may_go_to_a_folder_under_the_name_of_its_journal(tmp_path):
+    (tmp_path / "pages").mkdir()
+    path = journal(tmp_path / "a.jsonl", [run()])
+    done = CliRunner().invoke(app, ["report", str(path), "--out", str(tmp_path / "pages")])
+    assert done.exit_code == 0, done.output
+    assert [page.name for page in (tmp_path / "pages").iterdir()] == ["a.html"]
+
+
 @pytest.mark.parametrize("text", ["\ud800", "\x1b[31m", "\x00", "\u202e", "\uffff"])
 def test_text_that_cannot_be_written_is_shown_by_its_code(tmp_path, text):
     """As title, note, name of a term, of a model to compare with, of a number of a run, and as why it failed."""

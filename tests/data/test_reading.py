@@ -70,6 +70,24 @@ def test_a_comma_in_a_number_is_no_point_where_commas_separate(tmp_path):
         read_dataset(str(tmp_path / "t.csv"), "kind")
 
 
+def test_rows_with_another_number_of_cells_are_listed_with_all_other_problems(tmp_path):
+    """Rows are counted from 1 below the names. A problem of a value counts the rows that are left."""
+    rows = [f"{i},{i % 7},{'ab'[i % 2]}" for i in range(60)]
+    rows[3], rows[10], rows[20] = "3", "10,3,a,x", "inf,6,a"
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["x,z,kind", *rows]))
+    found = r"has 2 problems:\n- Each row must have 3 cells, .*; found 1 in row 4, 4 in row 11\..*\n- .*inf at row 19\."
+    with pytest.raises(InvalidInput, match=found):
+        read_dataset(str(path), "kind")
+    with pytest.raises(InvalidInput, match=r"has 2 problems:\n- Each row must have 3 .*\n- It has no column 'color'"):
+        read_dataset(str(path), "color")
+    with pytest.raises(InvalidInput, match=r"t.csv: Each row must have 3 cells"):
+        read_inputs(str(path), ["z"])
+    path.write_text("\n".join(["x,z,kind", *["1,2"] * 30]))
+    with pytest.raises(InvalidInput, match=r"2 in row 10, and others in 20 more rows"):
+        read_inputs(str(path), ["z"])
+
+
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
 def test_standard_input_is_read(monkeypatch, compress):
     content = compress(b"x,kind\n1,a\n3,b\n")

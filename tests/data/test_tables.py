@@ -136,7 +136,7 @@ def test_texts_that_count_as_missing_are_named(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("x,kind\n" + "1,NA\n2,EU\n3,\n" * 5)
     message = refused("fit", path, "--target", "kind", "--out", tmp_path / "out")
-    assert "10 labels of 'kind' are missing (empty, or one of " in message
+    assert "10 labels are missing in 'kind' (empty, or one of " in message
     assert " N/A, NA, NULL, " in message
     assert "write the label in another way" in message
 

@@ -75,16 +75,33 @@ def test_no_script_and_no_address_to_load(text, tags):
 
 
 def test_a_figure_takes_its_ink_from_the_page(text):
-    """No fixed ink or grid colour is left in the inlined figures: dark pages stay readable."""
+    """No fixed colour of ink, grid or lines is left in the inlined figures: dark pages stay readable."""
     assert colors.INK not in text
     assert colors.GRID not in text
     assert "currentColor" in text
+    body = text.split("</style>", 1)[1].lower()
+    assert not any(color.lower() in body for color in colors.SERIES)
+    assert "var(--c0)" in body
 
 
 def test_the_verdict_and_the_table_come_first(text):
     """A reader sees what was gained before anything else."""
     assert text.index(demo().verdict(demo_records())[0]) < text.index("3 runs, TuneLoss")
     assert text.index("1 run, tuned inside") < text.index("Between runs</h2>") < text.index("Inside one run</h2>")
+
+
+def test_terms_have_the_names_of_people(text):
+    """In charts, captions and tables: no name is that of a variable."""
+    assert '<th scope="col">label smoothing (uniform)</th>' in text
+    assert "Weight of L1." in text
+    assert not re.search(r">\s*(weight of )?(l1|l2|uniform)\s*<", text)
+
+
+def test_the_page_ends_with_what_to_type(text):
+    """Three steps from the demo to data of one's own, each with a command or code."""
+    last = text.split("<h2>")[-1]
+    assert last.startswith("What to do next")
+    assert last.count("<pre>") == last.count("<li>") == 3
 
 
 def test_runs_are_drawn_as_the_best_so_far_and_epochs_as_they_are():
@@ -118,17 +135,17 @@ def test_pinned_weights_are_left_out_and_decades_are_logarithmic():
     """Only free weights are shown; a range of a decade or more gets a log axis, unless it begins at 0."""
     weights = {weight.name: weight for weight in weight_ranges(demo_records(), BETWEEN)}
     assert {name: weight.log for name, weight in weights.items()} == {
-        "l1": True, "l2": True, "uniform": False, "dropout": False,
+        "L1": True, "L2": True, "label smoothing (uniform)": False, "dropout": False,
     }  # fmt: skip
-    assert weights["l2"].values["TuneLoss"].shape == (2, 3)
+    assert weights["L2"].values["TuneLoss"].shape == (2, 3)
 
 
 def test_a_far_bound_is_not_drawn():
     """L2 stays at 3 of 100: its upper bound would make it a flat line. Uniform is at half of its bound."""
     weights = {weight.name: weight for weight in weight_ranges(demo_records(), INSIDE)}
-    assert weights["l2"].upper == np.inf
-    assert weights["uniform"].upper == 0.1
-    assert list(weights["l2"].values) == ["tuned inside"]
+    assert weights["L2"].upper == np.inf
+    assert weights["label smoothing (uniform)"].upper == 0.1
+    assert list(weights["L2"].values) == ["tuned inside"]
 
 
 def test_a_page_where_every_run_failed_marks_no_run():

@@ -281,7 +281,7 @@ def test_an_online_run_has_a_page_with_its_learned_regularizer(tmp_path):
     path = tuner.write_journal(tmp_path / "online.jsonl")
     info = read_runs(path)
     page = runs_page(info)
-    assert "The learned regularizer r of the best epoch" in page
+    assert "Learned regularizer: r, at the best epoch" in page
     positions, values = regularizer(info, "r")
     hinges = [info.best.weights[f"r/{side}{j}"] for side in ("right", "left") for j in range(6)]
     weights = [torch.tensor([[p]], dtype=torch.float64) for p in positions]

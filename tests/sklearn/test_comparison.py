@@ -72,6 +72,24 @@ def test_the_models_are_compared_without_a_word(capfd):
     assert "".join(capfd.readouterr()) == ""
 
 
+def test_balanced_classes_count_the_same_whatever_their_sizes():
+    """A tenth of the rows is of one class: all models are trained and scored as if there were as many of it."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(["common", "rare"], [360, 40])
+    x = rng.normal(size=(400, 2)) + 1.5 * (y == "rare")[:, None]
+    rows = hold_out(Dataset("some", ("a", "b"), x, y))
+    plain, balanced = compare_models(rows), compare_models(rows, class_weight="balanced")
+    assert (plain.is_balanced, balanced.is_balanced) == (False, True)
+    majority = balanced.scores["majority class"]
+    assert (majority["test log loss"], majority["test error"]) == pytest.approx((np.log(2), 0.5))
+    assert balanced.classes["rare"]["recall"] > plain.classes["rare"]["recall"] + 0.1
+    recall = np.mean([scores["recall"] for scores in balanced.classes.values()])
+    assert balanced.scores["tuned"]["test error"] == pytest.approx(1 - recall)
+    assert balanced.intervals["tuned"]["test error"][0] < 1 - recall < balanced.intervals["tuned"]["test error"][1]
+    with pytest.raises(InvalidInput, match=r"`class_weight` must be \"balanced\" or None; found 'even'"):
+        compare_models(rows, class_weight="even")
+
+
 def test_labels_are_needed():
     with pytest.raises(InvalidInput, match=r"needs labels; some has none. Name their column with `target`"):
         hold_out(Dataset("some", ("a",), np.ones((9, 1))))

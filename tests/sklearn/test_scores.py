@@ -42,6 +42,22 @@ def test_scores_are_those_of_scikit_learn(n_classes):
         assert scores == {"rows": (y == "abcde".index(name)).sum(), "recall": recall, "precision": precision}
 
 
+def test_a_row_of_weight_2_counts_as_two_rows():
+    """Also where the weight is not whole: twice all weights gives the same scores."""
+    p, y = draw(300, 2)
+    weight = np.random.default_rng(1).integers(1, 4, size=300)
+    found, repeated = all_scores(p, y, weight), all_scores(np.repeat(p, weight, axis=0), np.repeat(y, weight))
+    for measure in (LOG_LOSS, ERROR, AUC):
+        assert found[measure] == pytest.approx(repeated[measure])
+    assert all_scores(p, y, 0.3 * weight) == pytest.approx(found)
+    sure = np.where(np.arange(300)[:, None] < 150, [[1.0, 0.0]], p)  # the first half is sure, and is given no weight
+    assert calibration_error(sure, y, np.repeat([0.0, 1.0], 150)) < calibration_error(sure, y)
+    intervals = [bootstrap({"model": p}, y, weight=w).scores["model"] for w in (weight, 0.3 * weight, None)]
+    for measure in (LOG_LOSS, ERROR, AUC):
+        assert intervals[0][measure] == pytest.approx(intervals[1][measure])
+        assert intervals[0][measure] != pytest.approx(intervals[2][measure])
+
+
 def test_a_class_that_is_never_predicted_has_precision_0_without_a_warning():
     p = np.tile([0.9, 0.1], (4, 1))
     assert class_scores(p, np.array([0, 0, 0, 1]), np.array(["a", "b"]))["b"] == {

@@ -338,6 +338,32 @@ def test_a_state_of_another_loss_is_refused_and_nothing_changed():
     assert len(tuner.history) == 2
 
 
+@pytest.mark.parametrize("metric", [None, log_loss])
+def test_metrics_are_flat_numbers_of_the_last_step_with_the_same_keys_each_time(metric):
+    """None before the first step; with a start of "rise" nothing is learned at first, and the scale is nan."""
+    tuner = make_tuner(metric=metric, start="rise", every=2)
+    assert tuner.metrics() == {}
+    run(tuner, 1)
+    assert tuner.metrics() == {}
+    scales = []
+    for _ in range(40):
+        run(tuner, 1)
+        metrics, record = tuner.metrics(), tuner.history[-1]
+        names = tuner.loss.names
+        numbers = [record.error, *([] if metric is None else [record.metric])]
+        numbers += [record.weights[name] for name in names] + [record.features[name] for name in names]
+        keys = ["error", *([] if metric is None else ["metric"])]
+        keys += [f"weight/{name}" for name in names] + [f"term/{name}" for name in names]
+        assert list(metrics) == [*keys, "scale", "seconds"]
+        assert list(metrics.values())[:-2] == numbers
+        assert all(type(number) is float for number in metrics.values())
+        assert metrics["seconds"] == record.seconds
+        scales.append(metrics["scale"])
+        assert metrics["scale"] == record.scale or record.scale is None
+    assert math.isnan(scales[0])
+    assert scales[-1] > 0
+
+
 def test_history_as_records_and_as_a_frame():
     tuner = make_tuner()
     run(tuner, 3)
@@ -602,3 +628,81 @@ def test_negative_errors_that_hardly_rise_bring_no_warning():
         tuner.step()  # the model does not change
         offset[0] += 1e-3
     assert tuner.best.step == 1
+
+
+# --- at a share of the cost of training
+
+
+class Work:
+    """Counts rows: one for a forward, two for each backward, through the first layer of a net."""
+
+    def __init__(self, net):
+        self.rows = 0
+        net[0].register_forward_hook(self.forward)
+
+    def forward(self, module, args, output):
+        self.rows += len(output)
+        if output.requires_grad:
+            output.register_hook(self.backward)
+
+    def backward(self, gradient):
+        self.rows += 2 * len(gradient)
+
+
+@pytest.mark.parametrize("cost", [0.2, 1.0])
+def test_observations_take_the_given_part_of_the_work_of_training(cost):
+    """Counted by hooks, over whole periods; three terms need two forwards."""
+    torch.manual_seed(0)
+    net = make_net()
+    work, train = Work(net), make_data(*[8] * 20, seed=1)
+    loss = make_loss(drop=Dropout())
+    loss.set_weights({"drop": 0.5, "smooth": 0.1})
+    tuner = make_tuner(net, loss, train=train, cost=cost, every=1, damping=1 - 1e-9)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    observing, training, periods = 0, 0, 0
+    for call in range(500):
+        before = work.rows
+        optimizer.zero_grad()
+        loss(net, train[call % len(train)]).backward()
+        optimizer.step()
+        trained = work.rows - before
+        tuner.step()
+        if len(tuner.history) > 1 and (periods := len(tuner.history)) < 8:
+            training += trained
+            observing += work.rows - before - trained
+    assert periods >= 8
+    assert observing / training == pytest.approx(cost, rel=0.15)
+
+
+def test_a_resumed_run_observes_at_the_same_calls():
+    def observed_at(resume):
+        torch.manual_seed(0)
+        net = make_net()
+        tuner = make_tuner(net, cost=0.5)
+        for call in range(30):
+            if resume and call == 13:
+                state, tuner = tuner.state_dict(), make_tuner(net, cost=0.5)
+                tuner.load_state_dict(state)
+            tuner.step()
+        return [record.step for record in tuner.history]
+
+    assert observed_at(resume=True) == observed_at(resume=False)
+    assert len(observed_at(resume=False)) > 1
+
+
+def test_a_state_without_the_next_call_is_read():
+    """Earlier versions observed at multiples of `every`."""
+    tuner = make_tuner(every=4)
+    for _ in range(6):
+        tuner.step()
+    state = tuner.state_dict()
+    assert state.pop("due") == 8
+    other = make_tuner(every=4)
+    other.load_state_dict(state)
+    assert [other.step() is None for _ in range(3)] == [True, False, True]
+
+
+@pytest.mark.parametrize("options", [{"cost": 0}, {"cost": -1.0}, {"cost": 0.1, "every": 2}])
+def test_a_cost_that_makes_no_sense_is_refused(options):
+    with pytest.raises(InvalidInput, match="`cost` must be above 0, and `every` left at 1; found cost="):
+        make_tuner(**options)

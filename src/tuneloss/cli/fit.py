@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,13 @@ from tuneloss.cli.console import note, progress, put
 from tuneloss.cli.guards import make_folder, stoppable
 from tuneloss.data import read_dataset
 from tuneloss.data.reading import EMBEDDED
+
+
+class ClassWeight(StrEnum):
+    """Values of --class-weight."""
+
+    balanced = "balanced"
+
 
 DataArgument = Annotated[
     str,
@@ -51,15 +59,21 @@ def fit(
             "are at least 500, and 5 folds are used otherwise.",
         ),
     ] = None,
+    class_weight: Annotated[
+        ClassWeight | None,
+        typer.Option(
+            help='With "balanced", every class counts the same in training and in all scores, however many rows it has.'
+        ),
+    ] = None,
     max_gb: MaxGb = 1.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Train a classifier and learn the weights of its regularizers (L1, L2, uniform labels, dropout).
+    """Train a classifier and learn the weights of its regularizers (L1, L2, label smoothing, dropout).
 
-    A fraction of the rows is held out to test. The command prints a comparison of the
-    tuned model with three others: the majority class, one without a regularizer, and one with the best of ten L2
-    weights in 5-fold cross-validation. It says which is better, with 95% bootstrap intervals. Recall and precision of
-    each class and the largest coefficients of the tuned model follow.
+    A fraction of the rows is held out to test. The command prints a comparison of the tuned model with three others:
+    the majority class, one without a regularizer, and one with the best of ten L2 weights in 5-fold cross-validation.
+    It says which is better, with 95% bootstrap intervals. Recall and precision of each class and the largest
+    coefficients of the tuned model follow.
 
     It writes three files: model.npz holds the model, in NumPy's format without pickle (see `tuneloss predict`);
     runs.jsonl holds its search; report.html is a report. Files of these names are replaced if an earlier
@@ -87,7 +101,7 @@ def fit(
         make_folder(out)
         with progress("fitting", N_STEPS) as advance:
             names = [name.strip() for name in terms.split(",")]
-            comparison = compare_models(rows, seed, advance, terms=names, cv=cv)
+            comparison = compare_models(rows, seed, advance, terms=names, cv=cv, class_weight=class_weight)
         paths = write_fit(out, dataset, rows, comparison)
         tuned = comparison.tuned
         coefficients = largest_coefficients(tuned.coef_, rows.preparation.input_names, tuned.classes_)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneloss.cli.console import console, show
+from tuneloss.report.words import term_words, weight_text
 from tuneloss.sklearn.coefficients import Coefficient
 from tuneloss.sklearn.comparison import TUNED, ModelComparison
 from tuneloss.sklearn.scores import AUC, CALIBRATION, ERROR, LOG_LOSS
@@ -33,7 +34,8 @@ def result_as_json(
 def print_result(comparison: ModelComparison, coefficients: list[Coefficient], paths: dict[str, Path]) -> None:
     """Print the scores of the models, the classes, the largest coefficients, the learned weights, and the paths."""
     n_rows = sum(int(scores["rows"]) for scores in comparison.classes.values())
-    console.print(f"Scores on the {n_rows} test rows:", soft_wrap=True)
+    balanced = ", where every class counts the same" if comparison.is_balanced else ""
+    console.print(f"Scores on the {n_rows} test rows{balanced}:", soft_wrap=True)
     measures = [m for m in TITLES if m in comparison.scores[TUNED]]
     show(
         ("model", *(TITLES[m] for m in measures)),
@@ -49,7 +51,7 @@ def print_result(comparison: ModelComparison, coefficients: list[Coefficient], p
         rows = [[c.name, c.label, f"{c.value:+.3f}"] for c in coefficients]
         show(("largest coefficients, standardised inputs", "class", "coefficient"), rows)
     weights = comparison.tuned.loss_weights_
-    learned = ", ".join(f"{name} {value:.3g}" for name, value in weights.items() if name != "logloss")
+    learned = ", ".join(f"{term_words(n)} {weight_text(value)}" for n, value in weights.items() if n != "logloss")
     console.print(f"Learned weights: {learned}.", soft_wrap=True)
     console.print(f"Model: {paths['model']}", soft_wrap=True)
     console.print(f"Report: {paths['report']}", soft_wrap=True)

@@ -13,13 +13,17 @@ from tuneloss.errors import InvalidInput
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="Journal of a LossTuner or of `tuneloss fit`: a .jsonl file.")],
-    out: Annotated[Path | None, typer.Option(help="Page to write; without it, next to the journal.")] = None,
+    run: Annotated[
+        Path, typer.Argument(help="Journal of a LossTuner, an OnlineTuner or `tuneloss fit`: a .jsonl file.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Page to write, or a folder for it; without it, next to the journal.")
+    ] = None,
 ) -> None:
     """Write one HTML page about the runs of a journal: what was learned, how, why, and what to do next.
 
-    The journal is that of `LossTuner(box, journal="runs.jsonl")`, or the runs.jsonl of `tuneloss fit`. Nothing else is
-    needed, and the journal is not changed.
+    The journal is that of `LossTuner(box, journal="runs.jsonl")`, that of `OnlineTuner.write_journal("run.jsonl")`, or
+    the runs.jsonl of `tuneloss fit`. Nothing else is needed, and the journal is not changed.
     """
     with stoppable():
         from tuneloss.report.runs_info import read_runs
@@ -27,7 +31,8 @@ def report(
 
         _check_file(run)
         info = read_runs(run)
-        out = out or run.with_suffix(".html")
+        page_name = run.with_suffix(".html").name
+        out = run.with_name(page_name) if out is None else out / page_name if out.is_dir() else out
         check_apart(out, run)
         with writing("--out"):
             page = write_runs_report(info, out)

@@ -8,7 +8,7 @@ import gzip
 import io
 import itertools
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tuneloss.errors import InvalidInput
@@ -17,6 +17,7 @@ SEPARATORS = ",;\t|"  # between columns; the first one is used where the file do
 SNIFFED_BYTES = 2**20  # bytes at the start of a file that show its encoding and its separator
 SNIFFED_ROWS = 50  # rows that show the separator
 BLOCK = 2**25  # bytes that pyarrow parses at once; a row must fit into them
+MAX_LISTED = 10  # rows that a message lists
 SHOWN_LETTERS = 60  # letters of a first line that an error message shows
 GZIP = b"\x1f\x8b"  # how such a file begins
 Table = Any  # pyarrow.Table; pyarrow is imported only where a table is read
@@ -73,8 +74,8 @@ def _widths(text: str, mark: str, *, is_cut: bool) -> list[int]:
     return (widths[:-1] if is_cut and 1 < len(widths) < SNIFFED_ROWS else widths) or [1]
 
 
-def read_csv(content: bytes, what: str, text_columns: Sequence[str] = ()) -> Table:
-    """Read a table whose first line holds the names of its columns.
+def read_csv(content: bytes, what: str, text_columns: Sequence[str] = ()) -> tuple[Table, list[str]]:
+    """Read a table whose first line holds the names of its columns, and say which rows have another number of cells.
 
     Parameters
     ----------
@@ -84,12 +85,42 @@ def read_csv(content: bytes, what: str, text_columns: Sequence[str] = ()) -> Tab
         Its name, for messages.
     text_columns : sequence of str
         Columns whose cells are text, even if they look like numbers.
+
+    Returns
+    -------
+    table : pyarrow.Table
+        The rows that have a cell for each name.
+    problems : list of str
+        What is wrong with the other rows; empty if there are none.
     """
     import pyarrow as pa
     from pyarrow import csv
 
     types = {name: pa.string() for name in text_columns}
-    return _parse(content, what, csv.ConvertOptions(strings_can_be_null=True, column_types=types))
+    options = csv.ConvertOptions(strings_can_be_null=True, column_types=types)
+    try:
+        return _parse(content, what, options), []
+    except InvalidInput:
+        skipped = list[Any]()
+
+        def skip(row: Any) -> str:
+            skipped.append(row)
+            return "skip"
+
+        table = _parse(content, what, options, skip)
+        if not skipped:
+            raise
+    return table, [_skipped_problem(skipped)]
+
+
+def _skipped_problem(skipped: Sequence[Any]) -> str:
+    """Say which rows have another number of cells than the first line."""
+    rows = ", ".join(f"{row.actual_columns} in row {row.number - 1}" for row in skipped[:MAX_LISTED])
+    more = f", and others in {len(skipped) - MAX_LISTED} more rows" if len(skipped) > MAX_LISTED else ""
+    return (
+        f"Each row must have {skipped[0].expected_columns} cells, one for each name in the first line; found {rows}"
+        f"{more}. Correct these rows, or leave them out. Problems named below count rows without these."
+    )
 
 
 def read_cells(content: bytes, what: str, positions: Sequence[int]) -> list[list[str]]:
@@ -103,7 +134,8 @@ def read_cells(content: bytes, what: str, positions: Sequence[int]) -> list[list
     return [table.column(i).to_pylist() for i in positions]
 
 
-def _parse(content: bytes, what: str, options: Any) -> Table:
+def _parse(content: bytes, what: str, options: Any, on_bad_row: Callable[[Any], str] | None = None) -> Table:
+    """Read a table. `on_bad_row` decides about rows with another number of cells; without it, they are an error."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -111,8 +143,10 @@ def _parse(content: bytes, what: str, options: Any) -> Table:
     try:
         table = csv.read_csv(
             pa.BufferReader(content),
-            read_options=csv.ReadOptions(block_size=BLOCK),
-            parse_options=csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+            read_options=csv.ReadOptions(block_size=BLOCK, use_threads=on_bad_row is None),  # one thread counts rows
+            parse_options=csv.ParseOptions(
+                delimiter=separator, newlines_in_values=True, invalid_row_handler=on_bad_row
+            ),
             convert_options=options,
         )
         table.column_names  # noqa: B018 - decodes the names, which fails if they are not UTF-8

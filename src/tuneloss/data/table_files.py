@@ -48,11 +48,19 @@ class TableFile:
         """Whether numbers may have a comma in place of the point: if something else separates the columns."""
         return not self.is_parquet and sniff_separator(self.csv_text, self.title) != ","
 
-    def table(self, text_columns: Sequence[str] = ()) -> Table:
-        """Read the table. The named columns of a CSV file are text, even if they look like numbers."""
-        table = _read_parquet(self) if self.is_parquet else read_csv(self.csv_text, self.title, text_columns)
+    def table(self, text_columns: Sequence[str] = ()) -> tuple[Table, list[str]]:
+        """Read the table, and say what is wrong with rows that it leaves out.
+
+        The named columns of a CSV file are text, even if they look like numbers.
+        """
+        if self.is_parquet:
+            table, problems = _read_parquet(self), list[str]()
+        else:
+            table, problems = read_csv(self.csv_text, self.title, text_columns)
         names = [name.strip() for name in table.column_names]
-        return table if names == table.column_names else table.rename_columns(names)  # which forgets pandas' metadata
+        if names != table.column_names:
+            table = table.rename_columns(names)  # which forgets pandas' metadata
+        return table, problems
 
     def cells(self, table: Table, names: Sequence[str]) -> list[list[str]]:
         """Return the cells of columns of its table as text: those of a CSV file as they are written."""

@@ -30,10 +30,12 @@ ALL = "all"  # what is kept if all columns are
 
 def read_table(file: TableFile, target: str, drop: Sequence[str], use: Sequence[str]) -> Dataset:
     """Read the target as labels and the other columns as inputs, except those that are left out."""
-    table, title = file.table(), file.title
+    (table, bad_rows), title = file.table(), file.title
     index = [name for name in index_columns(table) if name not in (target, *drop, *use)]
     columns = [name for name in table.column_names if name not in (*drop, *index)]
-    refuse(title, request_problems(table, target, drop, use))
+    requested = request_problems(table, target, drop, use)
+    if requested:
+        refuse(title, [*bad_rows, *requested])
     judged = {
         name: judge(name, column, is_wanted=name in use, decimal_comma=file.decimal_comma)
         for name, column in zip(table.column_names, table.columns, strict=True)
@@ -41,9 +43,11 @@ def read_table(file: TableFile, target: str, drop: Sequence[str], use: Sequence[
     }
     if target == "":
         example = f": `target={columns[-1]!r}`" if columns else " with `target`"
-        refuse(title, [*name_problems(columns, judged), f"Which column is to be predicted? Name it{example}"])
+        refuse(
+            title, [*bad_rows, *name_problems(columns, judged), f"Which column is to be predicted? Name it{example}"]
+        )
     labels = _labels(target, table[target], is_csv=not file.is_parquet) if columns.count(target) == 1 else ""
-    problems = [*name_problems(columns, judged), *input_problems(judged, target, use)]
+    problems = [*bad_rows, *name_problems(columns, judged), *input_problems(judged, target, use)]
     problems += size_problems(judged, len(table), file.max_gb)
     if isinstance(labels, str):
         problems += [labels] if labels else []
@@ -55,12 +59,12 @@ def read_table(file: TableFile, target: str, drop: Sequence[str], use: Sequence[
 
 def read_columns(file: TableFile, names: Sequence[str], text_names: Sequence[str], keep: Sequence[str]) -> Dataset:
     """Read the named columns as numbers and as text, without labels, and the cells of the columns to keep."""
-    table, title = file.table(text_names), file.title
+    (table, bad_rows), title = file.table(text_names), file.title
     wanted = {name: name.strip() for name in (*names, *text_names)}  # a model of an old version may have spaces there
     kept = list(table.column_names) if ALL in keep else list(dict.fromkeys(keep))
     missing = [name for name, column in wanted.items() if column not in table.column_names]
     relevant = [name for name in table.column_names if name in wanted.values() or name in kept]
-    problems = [*missing_problems(missing), *unknown_problems(table, kept), *twice_problems(relevant)]
+    problems = [*bad_rows, *missing_problems(missing), *unknown_problems(table, kept), *twice_problems(relevant)]
     refuse(title, problems + row_problems(table))
     judged = {name: _known_numbers(name, table[wanted[name]], file.decimal_comma) for name in names}
     judged |= {name: _known_text(name, table[wanted[name]]) for name in text_names}
@@ -111,8 +115,9 @@ def _labels(name: str, column: Column, *, is_csv: bool) -> NDArray[Any] | str:
     import pyarrow as pa
 
     if column.null_count:
+        missing = "1 label is" if column.null_count == 1 else f"{column.null_count} labels are"
         return (
-            f"The target must have a label in each row; {column.null_count} labels of {name!r} are missing"
+            f"The target must have a label in each row; {missing} missing in {name!r}"
             f"{_csv_nulls() if is_csv else ''}. Leave those rows out{', or write the label in another way' * is_csv}."
         )
     column, types = plain(column), pa.types

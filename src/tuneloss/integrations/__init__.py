@@ -1,5 +1,6 @@
 """Adapters for other libraries, one file per library. Importing this room imports none of them.
 
+lightning.py      TuneLossCallback: loss weights while a Lightning Trainer trains
 optuna.py         TuneLossSampler: loss weights in an Optuna study
 optuna_study.py   what the sampler knows of one study
 optuna_turns.py   workers that ask for weights at the same time

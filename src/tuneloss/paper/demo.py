@@ -18,6 +18,7 @@ from tuneloss.paper.results import Record
 from tuneloss.paper.statistics import ByRepeat, Interval, by_repeat, curve, interval, last_measure, paired_difference
 from tuneloss.paper.terms import appendix_box
 from tuneloss.paper.tuner_runs import Setting
+from tuneloss.report.words import weight_text
 
 MEASURES = {"test_loss": "test log loss", "test_error": "test error"}
 FREE = tuple(name for name, pinned in zip(appendix_box().names, appendix_box().pinned, strict=True) if not pinned)
@@ -261,4 +262,4 @@ def measure_text(name: str, value: Interval) -> str:
 
 def weight_texts(record: Record) -> list[str]:
     """Return the free weights of a record as text."""
-    return [f"{record['weights'][name]:.3g}" for name in FREE]
+    return [weight_text(record["weights"][name]) for name in FREE]

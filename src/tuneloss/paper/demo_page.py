@@ -19,8 +19,26 @@ from tuneloss.paper.statistics import best_so_far
 from tuneloss.paper.terms import appendix_box
 from tuneloss.report import html, pictures
 from tuneloss.report.axes import WeightRange, draw_weight, panel
+from tuneloss.report.words import term_words
 from tuneloss.tuning.sampling import ranges
 
+NEXT = (
+    html.Card(
+        "Tune a classifier for a table",
+        ["The command learns the weights of four regularizers, and tests the model on rows that it held out."],
+        "pip install '.[cli]'\ntuneloss fit table.csv --target kind",
+    ),
+    html.Card(
+        "Tune inside a PyTorch run",
+        ["The README has a whole program. In a training loop, this is new:"],
+        "loss = LinearLoss(terms, box)\ntuner = OnlineTuner(model, loss, ...)\ntuner.step()  # after each epoch",
+    ),
+    html.Card(
+        "Tune any training that you can repeat",
+        ["Train with the weights that the tuner asks for, and tell it how the model came out."],
+        'tuner = LossTuner(box, journal="runs.jsonl")\nweights = tuner.ask()\ntuner.tell(weights, train(weights))',
+    ),
+)
 FAR = 0.25  # weights that stay below this share of their upper bound are drawn without it
 
 
@@ -44,6 +62,7 @@ def page(demo: Demo, records: Sequence[Record]) -> str:
             html.paragraphs(demo.verdict(records)) + html.table(table.header, table.rows, caption=table.note),
         ),
         *(html.Section(half.title, _half_body(demo, records, half)) for half in HALVES),
+        html.Section("What to do next", html.cards(NEXT)),
     ]
     about = (
         f"Softmax regression on scikit-learn's digits with {N_TRAIN} training examples, {demo.epochs} epochs of "
@@ -95,7 +114,7 @@ def weight_ranges(records: Sequence[Record], half: Half) -> list[WeightRange]:
         lower, upper = float(box.lower[j]), float(box.upper[j])
         if not log[j] and max(array.max() for array in values.values()) < FAR * upper:
             upper = math.inf  # not drawn: it would make the weights a flat line
-        weights.append(WeightRange(name, lower, upper, bool(log[j]), values))
+        weights.append(WeightRange(term_words(name), lower, upper, bool(log[j]), values))
     return weights
 
 
@@ -123,7 +142,7 @@ def _steps_table(demo: Demo, records: Sequence[Record], half: Half) -> str:
     of = f" of repeat 1 of {demo.repeats}" if demo.repeats > 1 else ""
     caption = f"{half.step.capitalize()}s{of}; the one of least validation log loss is marked."
     return html.table(
-        (half.step, *FREE, "validation log loss", *MEASURES.values()),
+        (half.step, *map(term_words, FREE), "validation log loss", *MEASURES.values()),
         [step_cells(steps[number - 1]) for number in numbers],
         caption=caption,
         chosen=None if best is None else numbers.index(best["run"] + 1),

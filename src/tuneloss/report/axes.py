@@ -84,6 +84,6 @@ def draw_weight(axes: Axes, weight: WeightRange, xlabel: str = "training runs") 
         if np.isfinite(bound):
             axes.axhline(bound, color=INK, linewidth=0.9, linestyle=DASHED)
     axes.set_xlabel(xlabel)
-    axes.set_ylabel(as_label(f"weight of {weight.name}"))
+    axes.set_ylabel(as_label(weight.name))
     axes.xaxis.set_major_locator(whole_numbers())
     style(axes)

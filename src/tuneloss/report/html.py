@@ -100,6 +100,34 @@ def visible_lines(text: str) -> str:
     return "\n".join(visible(line) for line in text.split("\n"))
 
 
+@dataclass(frozen=True)
+class Card:
+    """One step that a reader can take.
+
+    Parameters
+    ----------
+    heading : str
+        What the step is, in a few words.
+    sentences : sequence of str
+        Why to take it, as plain text.
+    code : str
+        What to type; empty if there is nothing to type.
+    """
+
+    heading: str
+    sentences: Sequence[str]
+    code: str = ""
+
+
+def cards(steps: Iterable[Card]) -> str:
+    """Return steps as a list of cards, side by side if there is room."""
+    items = (
+        f"<li><b>{escape(step.heading)}</b>{paragraphs(step.sentences)}{code(step.code) if step.code else ''}</li>"
+        for step in steps
+    )
+    return f'<ul class="next">{"".join(items)}</ul>'
+
+
 def pair(left: str, right: str, *, fit: bool = False) -> str:
     """Return two pieces of HTML side by side if there is room; one of them may be empty.
 

@@ -20,13 +20,9 @@ def next_steps(info: RunsInfo) -> str:
     steps = [*_use(info), *_go_on(info), *_compare(info), *findings(info)]
     if not steps:
         return html.paragraphs(["Nothing stands out."])
-    return f'<ul class="next">{"".join(_card(step) for step in steps)}</ul>'
-
-
-def _card(step: Finding) -> str:
-    typed = html.code(step.code) if step.code else ""
-    kind = html.escape(step.kind[:1].upper() + step.kind[1:])
-    return f"<li><b>{kind}</b>{html.paragraphs([step.statement, step.remedy])}{typed}</li>"
+    return html.cards(
+        html.Card(step.kind[:1].upper() + step.kind[1:], [step.statement, step.remedy], step.code) for step in steps
+    )
 
 
 def _use(info: RunsInfo) -> list[Finding]:

@@ -16,14 +16,14 @@ from matplotlib.figure import Figure
 
 from tuneloss.files import replacing
 from tuneloss.report.charts import LARGEST, TOO_EXTREME
-from tuneloss.report.colors import GRID, INK
+from tuneloss.report.colors import GRID, INK, SERIES
 from tuneloss.report.labels import drawable
 
 SAME = 1 + 1e-9  # factor: numbers this near to each other are one number for a logarithmic axis
 
 
 def to_svg(figure: Figure, name: str) -> str:
-    """Return a figure as inline SVG that takes the colours of ink and grid from the page.
+    """Return a figure as inline SVG that takes the colours of ink, grid and series from the page.
 
     Parameters
     ----------
@@ -40,6 +40,8 @@ def to_svg(figure: Figure, name: str) -> str:
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = svg.replace(INK, "currentColor").replace(GRID, "var(--grid)")
+    for i, color in enumerate(SERIES):
+        svg = svg.replace(color.lower(), f"var(--c{i})")
     svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{name}-", svg)
     return re.sub(r'(<svg [^>]*?)width="[^"]*" height="[^"]*"', r"\1", svg, count=1)  # the page sets the size
 

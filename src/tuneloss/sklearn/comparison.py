@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+from sklearn.utils.class_weight import compute_sample_weight
 
 from tuneloss.data import Dataset
 from tuneloss.data.dataset import check_dataset
@@ -120,6 +121,8 @@ class ModelComparison:
         95% bootstrap intervals of log loss, error and ROC AUC: ``{model: {measure: (low, high)}}``.
     differences : dict
         95% bootstrap intervals of the tuned model's log loss minus that of each other model, on the same rows.
+    is_balanced : bool
+        Whether every class counted the same, in training and in all scores.
     """
 
     tuned: TunedLogisticRegression
@@ -128,6 +131,7 @@ class ModelComparison:
     classes: dict[str, Scores] = field(default_factory=dict)
     intervals: dict[str, dict[str, Interval]] = field(default_factory=dict)
     differences: dict[str, Interval] = field(default_factory=dict)
+    is_balanced: bool = False
 
 
 def compare_models(
@@ -137,6 +141,7 @@ def compare_models(
     *,
     terms: Sequence[str] = REGULARIZERS,
     cv: Any = None,
+    class_weight: str | None = None,
 ) -> ModelComparison:
     """Fit a model without a regularizer, one with the best L2 weight of a path, and one with learned weights.
 
@@ -155,38 +160,51 @@ def compare_models(
         The regularizers that may get a weight, as in `TunedLogisticRegression`.
     cv : int, splitter or iterable, optional
         How the learned weights are validated, as in `TunedLogisticRegression`.
+    class_weight : {"balanced"}, optional
+        If given, every class counts the same, however many rows it has: in the training of all models, in validation,
+        and in the test scores.
 
     Raises
     ------
     InvalidInput
-        If `terms` or `cv` breaks a rule. No model is fitted then.
+        If `terms`, `cv` or `class_weight` breaks a rule. No model is fitted then.
     """
+    is_balanced = _read_class_weight(class_weight)
+    balance = partial(compute_sample_weight, "balanced")
+    weight, test_weight = (balance(rows.y), balance(rows.y_test)) if is_balanced else (None, None)
     tuned, run_scores = TunedLogisticRegression(terms=terms, cv=cv, random_state=seed), list[Scores]()
     check_parameters(tuned)
     advance = on_progress or (lambda done, note: None)
     n_folds = min(MAX_FOLDS, int(np.unique(rows.y, return_counts=True)[1].min()))
     classes, codes = np.unique(rows.y_test, return_inverse=True)
     rivals = {PLAIN: LogisticRegression(C=np.inf, max_iter=1000), L2_PATH: l2_cv(cv=n_folds)}
-    fitted = {MAJORITY: _fit(DummyClassifier(strategy="prior").fit, rows)}
+    fitted = {MAJORITY: _fit(DummyClassifier(strategy="prior").fit, rows, weight)}
     for i, (name, model) in enumerate(rivals.items()):
         advance(i, name)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a model without a regularizer need not converge
-            fitted[name] = _fit(model.fit, rows)
+            fitted[name] = _fit(model.fit, rows, weight)
     advance(len(rivals), TUNED)
 
     def on_run(run: FoldFits, folds: Sequence[Fold]) -> None:
-        run_scores.append(_score_run(run, folds, rows.x_test, codes))
+        run_scores.append(_score_run(run, folds, rows.x_test, codes, test_weight))
         note = f"{TUNED}: run {len(run_scores)}, validation log loss {run.mean_error:.4f}"
         advance(len(rivals) + len(run_scores), note)
 
-    fitted[TUNED] = _fit(partial(tuned._fit, on_run=on_run), rows)
+    fitted[TUNED] = _fit(partial(tuned._fit, on_run=on_run), rows, weight)
     advance(N_STEPS, "done")
     probabilities = {name: p for name, (p, _) in fitted.items()}
-    scores = {name: all_scores(p, codes) | {"seconds": seconds} for name, (p, seconds) in fitted.items()}
-    samples = bootstrap(probabilities, codes, seed)
+    scores = {name: all_scores(p, codes, test_weight) | {"seconds": seconds} for name, (p, seconds) in fitted.items()}
+    samples = bootstrap(probabilities, codes, seed, test_weight)
     by_class = class_scores(probabilities[TUNED], codes, classes)
-    return ModelComparison(tuned, run_scores, scores, by_class, samples.scores, samples.differences)
+    return ModelComparison(tuned, run_scores, scores, by_class, samples.scores, samples.differences, is_balanced)
+
+
+def _read_class_weight(class_weight: Any) -> bool:
+    """Return whether classes are to be balanced; raise unless this is None or "balanced"."""
+    if class_weight not in (None, "balanced"):
+        raise InvalidInput(f'`class_weight` must be "balanced" or None; found {class_weight!r}.')
+    return class_weight is not None
 
 
 def l2_cv(**options: Any) -> LogisticRegressionCV:
@@ -196,16 +214,18 @@ def l2_cv(**options: Any) -> LogisticRegressionCV:
     return LogisticRegressionCV(scoring="neg_log_loss", max_iter=1000, **options)
 
 
-def _fit(fit: Callable[[Any, Any], Any], rows: TrainTestRows) -> tuple[Array, float]:
+def _fit(fit: Callable[..., Any], rows: TrainTestRows, weight: Array | None) -> tuple[Array, float]:
     """Return the probabilities that the fitted model predicts for the test rows, and the seconds that the fit took."""
     start = time.perf_counter()
-    model = fit(rows.x, rows.y)
+    model = fit(rows.x, rows.y, sample_weight=weight)
     seconds = time.perf_counter() - start
     return model.predict_proba(rows.x_test), seconds
 
 
-def _score_run(run: FoldFits, folds: Sequence[Fold], x_test: Array, codes: NDArray[np.intp]) -> Scores:
+def _score_run(
+    run: FoldFits, folds: Sequence[Fold], x_test: Array, codes: NDArray[np.intp], weight: Array | None
+) -> Scores:
     """Return the test scores of a run: the mean over the models of all folds."""
     pairs = zip(folds, run.params, strict=True)
-    scores = [mean_scores(np.exp(predicted(fold.data, params, x_test)), codes) for fold, params in pairs]
+    scores = [mean_scores(np.exp(predicted(fold.data, params, x_test)), codes, weight) for fold, params in pairs]
     return {name: float(np.mean([values[name] for values in scores])) for name in MEASURES}

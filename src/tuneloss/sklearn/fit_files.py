@@ -129,7 +129,8 @@ def _header(title: str, comparison: ModelComparison) -> Header:
     growth = tuned.loss_weights_[penalty] / weights[penalty]
     alone = f"{penalty.upper()} alone is used: no run with learned weights was clearly better. "
     note = alone if is_plain(weights) else ""
-    note += f"The saved model was fitted to all training examples, with l1 and l2 {growth:.4g} times as large."
+    note += f"The saved model was fitted to all training examples, with L1 and L2 {growth:.4g} times as large."
+    note += " Every class counts the same, in training and in all scores." if comparison.is_balanced else ""
     learned = tuned.learned_
     search = LastLearned() if learned is None else LastLearned(learned.as_dict(), learned.scale, learned.note)
     models = {name: values for name, values in comparison.scores.items() if name != MAJORITY}  # it would dwarf the rest

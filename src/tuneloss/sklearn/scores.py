@@ -35,23 +35,23 @@ def row_errors(probabilities: Array, codes: Codes) -> Array:
     return np.asarray(probabilities.argmax(axis=1) != codes, dtype=np.float64)
 
 
-def mean_scores(probabilities: Array, codes: Codes) -> Scores:
-    """Return the log loss and the error."""
+def mean_scores(probabilities: Array, codes: Codes, weight: Array | None = None) -> Scores:
+    """Return the log loss and the error: means over rows, of which each counts `weight` times."""
     return {
-        LOG_LOSS: float(row_losses(probabilities, codes).mean()),
-        ERROR: float(row_errors(probabilities, codes).mean()),
+        LOG_LOSS: float(np.average(row_losses(probabilities, codes), weights=weight)),
+        ERROR: float(np.average(row_errors(probabilities, codes), weights=weight)),
     }
 
 
-def all_scores(probabilities: Array, codes: Codes) -> Scores:
+def all_scores(probabilities: Array, codes: Codes, weight: Array | None = None) -> Scores:
     """Return log loss, error, calibration error and, for two classes, the area under the ROC curve."""
-    scores = mean_scores(probabilities, codes)
+    scores = mean_scores(probabilities, codes, weight)
     if probabilities.shape[1] == 2:
-        scores[AUC] = float(roc_auc_score(codes, probabilities[:, 1]))
-    return scores | {CALIBRATION: calibration_error(probabilities, codes)}
+        scores[AUC] = float(roc_auc_score(codes, probabilities[:, 1], sample_weight=weight))
+    return scores | {CALIBRATION: calibration_error(probabilities, codes, weight)}
 
 
-def calibration_error(probabilities: Array, codes: Codes) -> float:
+def calibration_error(probabilities: Array, codes: Codes, weight: Array | None = None) -> float:
     """Return the expected calibration error of the predicted classes.
 
     Rows are split into 10 groups of about equal size by the probability of the predicted class; rows of equal
@@ -61,8 +61,9 @@ def calibration_error(probabilities: Array, codes: Codes) -> float:
     confidence = probabilities.max(axis=1)
     edges = np.quantile(confidence, np.arange(1, CALIBRATION_GROUPS) / CALIBRATION_GROUPS)
     surplus = confidence - 1 + row_errors(probabilities, codes)
-    sums = np.bincount(np.searchsorted(edges, confidence), weights=surplus)
-    return float(np.abs(sums).sum() / len(codes))
+    counts = np.ones(len(codes)) if weight is None else weight
+    sums = np.bincount(np.searchsorted(edges, confidence), weights=counts * surplus)
+    return float(np.abs(sums).sum() / counts.sum())
 
 
 def class_scores(probabilities: Array, codes: Codes, classes: NDArray[Any]) -> dict[str, Scores]:
@@ -94,7 +95,9 @@ class Bootstrap:
     differences: dict[str, Interval]
 
 
-def bootstrap(probabilities: Mapping[str, Array], codes: Codes, seed: int = 0) -> Bootstrap:
+def bootstrap(
+    probabilities: Mapping[str, Array], codes: Codes, seed: int = 0, weight: Array | None = None
+) -> Bootstrap:
     """Draw samples of the test rows, the same ones for all models, and compute intervals.
 
     Parameters
@@ -105,7 +108,10 @@ def bootstrap(probabilities: Mapping[str, Array], codes: Codes, seed: int = 0) -
         The position of each label among the classes.
     seed : int, default 0
         Decides the samples.
+    weight : (M,) array, optional
+        How often each row counts; once by default.
     """
+    once = np.ones(len(codes)) if weight is None else weight
     rng, n, names = np.random.default_rng(seed), len(codes), list(probabilities)
     values = np.column_stack([f(p, codes) for f in (row_losses, row_errors) for p in probabilities.values()])
     is_binary = all(p.shape[1] == 2 for p in probabilities.values())
@@ -113,8 +119,8 @@ def bootstrap(probabilities: Mapping[str, Array], codes: Codes, seed: int = 0) -
     n_samples = min(MAX_SAMPLES, max(MIN_SAMPLES, MAX_DRAWS // n))
     means, areas = np.empty((n_samples, values.shape[1])), np.empty((n_samples, len(ranks)))
     for i in range(n_samples):
-        counts = np.bincount(rng.integers(n, size=n), minlength=n)
-        means[i] = counts @ values / n
+        counts = np.bincount(rng.integers(n, size=n), minlength=n) * once
+        means[i] = counts @ values / counts.sum()
         areas[i] = [_area(rank, counts, codes == 1) for rank in ranks]
     losses, errors = means[:, : len(names)], means[:, len(names) :]
     measures = {LOG_LOSS: losses, ERROR: errors} | ({AUC: areas} if is_binary else {})
@@ -135,7 +141,7 @@ def _ranks(values: Array) -> NDArray[np.intp]:
     return np.asarray(np.unique(values, return_inverse=True)[1]).ravel()
 
 
-def _area(rank: NDArray[np.intp], counts: NDArray[np.intp], positive: NDArray[np.bool_]) -> float:
+def _area(rank: NDArray[np.intp], counts: Array, positive: NDArray[np.bool_]) -> float:
     """Return the area under the ROC curve of rows that count several times; NaN if they have one class only.
 
     It equals `roc_auc_score` with the counts as sample weights, and takes no sorting.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import time
@@ -16,7 +17,7 @@ import numpy as np
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from tuneloss.checks import as_integer, reading
+from tuneloss.checks import as_integer, as_number, reading
 from tuneloss.core.learn import LearnedLoss
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
@@ -61,6 +62,10 @@ class OnlineTuner:
     every : int, default 1
         Observe at every `every`-th call of `step` only, so that `step` can be called after each optimizer step. Then
         ``batches="auto"`` reads at most `every` training batches, no more than were trained on since the last step.
+    cost : float, optional
+        Observe as often as takes about this part of the time of training, such as 0.2, if `step` is called after each
+        optimizer step. The first call observes. To estimate times, forwards and backwards of examples are counted, so
+        that a run can be repeated exactly. The products of the curvature metric are not counted.
     policy : OnlinePolicy, optional
         How to learn from the observations: see `tuneloss.tuning.OnlinePolicy`.
     observe : ObserveOptions, optional
@@ -94,6 +99,7 @@ class OnlineTuner:
         metric: Error | None = None,
         selection: Any = None,
         every: int = 1,
+        cost: float | None = None,
         policy: OnlinePolicy | None = None,
         observe: ObserveOptions | None = None,
         optimizer: Optimizer | None = None,
@@ -104,10 +110,16 @@ class OnlineTuner:
         self.model, self.loss, self.error, self.metric = model, loss, error, metric
         self.train, self.validation, self.selection = train, validation, selection
         self.every, self.keep_best = as_integer(every, "every", 1), keep_best
+        self.cost = None if cost is None else as_number(cost, "cost")
+        if self.cost is not None and (self.cost <= 0 or self.every > 1):
+            raise InvalidInput(
+                f"`cost` must be above 0, and `every` left at 1; found cost={cost!r}, every={every!r}. Give one."
+            )
         self.learned: LearnedLoss | None = None
         self._learner = OnlineLearner(loss.box, _check_type(policy, OnlinePolicy, "policy"))
         self._history = History(loss.names)
         self._calls, self._best_index, self._warned_of = 0, -1, -1
+        self._due = 1 if self.cost is not None else self.every  # the next call that observes
         self._best_model: dict[str, Any] = {}
         self._run_id = secrets.token_hex(8)
         if optimizer is not None:
@@ -127,6 +139,16 @@ class OnlineTuner:
         """Return the history as a pandas DataFrame, one row per step."""
         return self._history.frame()
 
+    def metrics(self) -> dict[str, float]:
+        """Return the numbers of the last step that observed, flat, as trackers take them; empty before the first one.
+
+        Returns
+        -------
+        dict of str to float
+            The output of `StepRecord.metrics`. The keys are the same after each step.
+        """
+        return self._history[-1].metrics() if self._history else {}
+
     @property
     def best(self) -> StepRecord | None:
         """The record of the best model; None before the first step."""
@@ -142,7 +164,7 @@ class OnlineTuner:
         LearnedLoss or None
             None if nothing was learned: see `every` and the policy's `start`.
         """
-        if (self._calls + 1) % self.every:
+        if self._calls + 1 < self._due:
             self._calls += 1
             return None
         began = time.perf_counter()
@@ -150,7 +172,7 @@ class OnlineTuner:
             for placed in self.loss.layout.learned:
                 knots.enter_context(placed.penalty.unplaced_on_error())
             self.loss.place_knots(self.model)
-            observation = self._observe()
+            observation, steps = self._observe()
             weights = self.loss.as_dict()
             # Of two equally good models, the later one is the best.
             is_best = not self._history or best_index([self._history[self._best_index], observation]) == 1
@@ -160,6 +182,7 @@ class OnlineTuner:
             box = self.loss.box  # low precision may have rounded the weights to the outside
             step = self._learner.step(observation, np.clip(list(weights.values()), box.lower, box.upper))
         self._calls += 1
+        self._due = self._calls + (self.every if self.cost is None else max(1, math.ceil(steps / self.cost)))
         self.learned = step.learned or self.learned
         if step.learned is not None:
             self.loss.set_weights(step.weights)
@@ -231,7 +254,8 @@ class OnlineTuner:
         path : path
             The file to write. If it exists, this run must have written it.
         unit : {"epoch", "step"}, optional
-            What the report calls one call of `step`. By default "epoch", or "step" if `every` is above 1.
+            What the report calls one call of `step`. By default "epoch", or "step" if `every` is above 1 or `cost` is
+            given.
         compare : mapping of str to float, optional
             Scores of other runs by name, such as ``{"the same run without tuning": 0.46}``. A score is the metric, or
             the validation error if there is none. The report compares the best model with the best of them.
@@ -252,7 +276,7 @@ class OnlineTuner:
             knots=knots,
             final=self.loss.as_dict(),
             policy=self.policy,
-            unit=unit or ("epoch" if self.every == 1 else "step"),
+            unit=unit or ("epoch" if self.every == 1 and self.cost is None else "step"),
             run_id=self._run_id,
         )
         return write_online_journal(Path(path), header, self._history, self._learner.observations)
@@ -267,6 +291,7 @@ class OnlineTuner:
             "names": list(self.loss.names),
             "loss": self.loss.state_dict(),
             "calls": self._calls,
+            "due": self._due,
             "warned_of": self._warned_of,
             "run_id": self._run_id,
             **self._learner.state_dict(),
@@ -302,15 +327,16 @@ class OnlineTuner:
             if history:
                 learner.load_state_dict(state, len(history), history[-1].score)
             calls, warned_of = int(state["calls"]), int(state["warned_of"])
+            due = int(state.get("due", (calls // self.every + 1) * self.every))  # earlier versions had no `cost`
             best_model = _copies(state["best_model"])
             loss, run_id = state["loss"], str(state.get("run_id", self._run_id))
         self.loss.load_state_dict(loss)
         self._learner, self._history, self._best_model = learner, history, best_model
         self._best_index = best_index(history) if history else -1
-        self._calls, self._warned_of, self._run_id = calls, warned_of, run_id
+        self._calls, self._due, self._warned_of, self._run_id = calls, due, warned_of, run_id
         self.learned = None
 
-    def _observe(self) -> Observation:
+    def _observe(self) -> tuple[Observation, float]:
         options = self.observe_options
         batches = options.batches
         if batches == "auto" and self.every > 1:

@@ -160,6 +160,29 @@ class StepRecord:
         """The metric, or the error if there is no metric. It decides which model is better."""
         return self.error if self.metric is None else self.metric
 
+    def metrics(self) -> dict[str, float]:
+        """Return the record as one flat dict of numbers, as trackers take them.
+
+        Returns
+        -------
+        dict of str to float
+            ``error``; ``metric``, if there is one; ``weight/<name>`` and ``term/<name>`` for each weight; ``scale``,
+            which is nan if nothing was learned; ``seconds``.
+
+        Examples
+        --------
+        >>> StepRecord(1, 0.5, None, {"l2": 4.0}, {"l2": 0.1}, None, None, None, None, "", seconds=2.0).metrics()
+        {'error': 0.5, 'weight/l2': 0.1, 'term/l2': 4.0, 'scale': nan, 'seconds': 2.0}
+        """
+        return {
+            "error": self.error,
+            **({} if self.metric is None else {"metric": self.metric}),
+            **{f"weight/{name}": weight for name, weight in self.weights.items()},
+            **{f"term/{name}": value for name, value in self.features.items()},
+            "scale": math.nan if self.scale is None else self.scale,
+            "seconds": self.seconds,
+        }
+
     def observation(self) -> Observation:
         """Return what was observed, without the gram."""
         return Observation(self.error, self.features, metric=self.metric)

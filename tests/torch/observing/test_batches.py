@@ -11,7 +11,8 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from tests.torch.reference import log_loss, make_data, make_net
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.observing.batches import batches, check_count, check_loader, merged, number_of, saved_bytes, size
+from tuneloss.torch.batch import size
+from tuneloss.torch.observing.batches import batches, check_count, check_loader, merged, number_of, saved_bytes
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 Pair = namedtuple("Pair", "x y")

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from tests.torch.reference import log_loss, make_data
 from tuneloss.errors import InvalidInput, NotFinite
 from tuneloss.torch import L1, L2, Augmented, ConvexPiecewiseLinear, Dropout, LinearLoss, OnlineTuner, observe
+from tuneloss.torch.batch import rows_of
 from tuneloss.torch.observing import ObserveOptions, curvature
-from tuneloss.torch.observing.batches import rows_of
 from tuneloss.torch.observing.gauss_newton import GaussNewton, evaluate, l2_diagonal
 from tuneloss.torch.observing.lanczos import Ritz, block_lanczos
 from tuneloss.torch.observing.sampling_noise import Contrast
@@ -65,7 +65,7 @@ def dense_gradients(net, loss, train, validation):
     def mean(term):
         return sum(term(net, batch) for batch in train) / len(train)  # batches of one size
 
-    values = [mean(source.term) for source in loss.sources]
+    values = [mean(term.term) for term in loss.data_terms]
     values += [sum(m.abs().sum() for m in ms), sum(m.square().sum() for m in ms)]
     values += [log_loss(net, batch) for batch in validation]
     gradients = [torch.autograd.grad(value, params, materialize_grads=True) for value in values]
@@ -150,7 +150,7 @@ def test_a_product_of_linear_least_squares_is_that_with_the_inputs():
     net, x, y = nn.Linear(5, 1, bias=False).double(), torch.randn(30, 5).double(), torch.randn(30, 1).double()
     loss = LinearLoss({"fit": lambda model, batch: F.mse_loss(model(batch[0]), batch[1])}, {"fit": 1.0})
     matrix = GaussNewton(dict(net.named_parameters()), {})
-    matrix.parts.append(evaluate(net, loss, loss.sources, (x, y), matrix.params))
+    matrix.parts.append(evaluate(net, loss, loss.data_terms, (x, y), matrix.params))
     rows = torch.randn(4, 5).double()
     expected = 2 * x.T @ x / 30
     torch.testing.assert_close(matrix.product(rows), rows @ expected)
@@ -166,7 +166,7 @@ def test_weights_enter_linearly_and_l2_on_the_diagonal(batched):
     def matrix_of(**weights):
         loss = make_loss(**weights)
         matrix = GaussNewton(params, l2_diagonal(loss, params))
-        matrix.parts.append(evaluate(net, loss, loss.sources, TRAIN[0], matrix.params))
+        matrix.parts.append(evaluate(net, loss, loss.data_terms, TRAIN[0], matrix.params))
         matrix.parts[0].batched = batched
         return matrix.product(torch.eye(n).double())
 
@@ -187,8 +187,8 @@ def test_terms_are_drawn_with_the_right_expectation():
     loss = LinearLoss(terms, dict.fromkeys(terms, (0.0, 1.0)) | {"fit": (0.1, 1.0)}, weights=weights)
     counts = dict.fromkeys(terms, 0.0)
     for seed in range(4000):
-        sources, times = curvature._drawn_sources(loss, np.random.default_rng(seed))
-        names = [name for source in sources for name in source.names]
+        drawn, times = curvature._drawn_terms(loss, np.random.default_rng(seed))
+        names = [name for term in drawn for name in term.names]
         assert names in (["fit", "flat"], ["copy 1"], ["copy 2"])
         assert times * sum(weights[name] for name in names) == pytest.approx(1.0)  # the sum of all weights
         for name in names:

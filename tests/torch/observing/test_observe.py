@@ -844,7 +844,7 @@ def test_options_are_the_keywords_of_observe():
     options = ObserveOptions(batches=2, validation_batches=1, params="0.*", draws=2, merge=False, seed=3)
     loss = make_loss(PLAIN | {"drop": Dropout()})
     flat = observe(make_net(), loss, brier, TRAIN, VALIDATION, **vars(options))
-    assert_exactly(observe_with(options, make_net(), loss, brier, TRAIN, VALIDATION), flat)
+    assert_exactly(observe_with(options, make_net(), loss, brier, TRAIN, VALIDATION)[0], flat)
 
 
 ARGUMENTS = {"model": make_net(), "loss": make_loss(), "error": brier, "train": TRAIN, "validation": VALIDATION}

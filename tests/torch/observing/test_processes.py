@@ -7,9 +7,10 @@ tested here too, since they need processes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -26,10 +27,11 @@ from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_modul
 from torch.nn.parallel import DistributedDataParallel
 
 from tuneloss import Observation
-from tuneloss.torch import L1, L2, ConvexPiecewiseLinear, LinearLoss, UniformLabels, observe
+from tuneloss.torch import L1, L2, ConvexPiecewiseLinear, LinearLoss, PerSource, UniformLabels, observe
 from tuneloss.torch.observing.fsdp import gradient_divisors, sharded_gradient
 from tuneloss.torch.observing.messages import in_step, sum_over
 from tuneloss.torch.observing.processes import Alone, processes_of
+from tuneloss.torch.sources import MixtureLoader, SourceLoader, TargetMix
 from tuneloss.torch.terms.data_terms import cross_entropy
 from tuneloss.torch.terms.penalties import GroupPenalty
 from tuneloss.torch.wrappers import bare, local, reshard
@@ -405,6 +407,47 @@ def a_model_of_its_own(rank: int) -> Observation:
     return look(DistributedDataParallel(make_net(), process_group=alone), data_of(rank))
 
 
+def of_sources(model: nn.Module, parts: Sequence[int], **settings: Any) -> Observation:
+    """Three sources whose numbers are in a column. The first part has no rows of the last source."""
+    batches = []
+    for part in parts:
+        (x, y), *_ = make_batches((9,), 20 + part)
+        batches.append((x, y, torch.arange(9) % (2 + part)))
+    names = ["a", "b", "c"]
+    loss = LinearLoss(
+        [PerSource(names, cross_entropy, key=2), L2("first.*")], {"a": 0.5, "b": (0, 1), "c": (0, 1), "l2": (0, 1)}
+    )
+    data = [make_batches(VALIDATION[part], 10 + part) for part in parts]
+    mix = TargetMix({"one": [first for first, _ in data], "two": [second for _, second in data]}, {"one": 3, "two": 1})
+    return observe(model, loss.double(), cross_entropy, batches, mix, **settings)
+
+
+def ddp_of_sources(rank: int) -> Observation:
+    return of_sources(DistributedDataParallel(make_net()), [rank])
+
+
+def fsdp_of_sources(rank: int) -> None:
+    of_sources(sharded(), [rank])
+
+
+def of_a_loader_of_sources(model: nn.Module, parts: Sequence[int]) -> Observation:
+    """Two sources, both in all batches, but of other sizes in each part."""
+    sources = [{"a": make_batches((4 + r, 3), r), "b": make_batches((2, 5 - r), 30 + r)} for r in parts]
+    train = SourceLoader({name: [batch for part in sources for batch in part[name]] for name in ("a", "b")})
+    validation = [batch for r in parts for batch in data_of(r)[1]]
+    loss = LinearLoss([PerSource(train, cross_entropy)], {"a": 1.0, "b": (0, 1)}).double()
+    return observe(model, loss, cross_entropy, train, validation, merge=False)
+
+
+def fsdp_of_a_loader_of_sources(rank: int) -> Observation:
+    return of_a_loader_of_sources(sharded(), [rank])
+
+
+def mixture(rank: int) -> list[list[int]]:
+    loader = MixtureLoader({"a": torch.arange(60), "b": torch.arange(100, 120)}, {"a": 3, "b": 1}, batch_size=4)
+    return [batch.tolist() for batch in islice(loader, 10)]
+
+
 class Norm(GroupPenalty):
     """Its value on a shard says nothing of its value on the whole."""
 
@@ -453,6 +496,7 @@ SCENES = [
     fsdp_with_a_broken_loader_here, fsdp_of_a_part, fsdp_without_synchronization, hybrid_shards, tensor_parallel,
     ddp_around_a_part, fsdp_trains_with_penalties, fsdp_with_nan_here, ddp_with_nan_here, ddp_with_no_batches_here,
     ddp_with_a_table, fsdp_with_a_table, ddp_of_the_model_inside, a_model_of_its_own,
+    ddp_of_sources, fsdp_of_sources, fsdp_of_a_loader_of_sources, mixture,
     ddp_with_own_penalty, fsdp_with_own_entrywise_penalty, fsdp_with_own_penalty, fsdp_trains_with_own_penalty,
 ]  # fmt: skip
 
@@ -679,12 +723,12 @@ def test_a_step_after_an_observation_is_seen_by_the_next_forward(seen: dict[str,
 
 
 def test_under_fsdp_few_numbers_are_sent_besides_its_own(seen: dict[str, list[Any]]) -> None:
-    """The gram, the values, a few counts, one flag per parameter, and two numbers before each batch and at the end of
-    each loader."""
+    """The gram, the values and their counts, six numbers more, one flag per parameter, and two numbers before each
+    batch and at the end of each loader."""
     flags = len(list(make_net().parameters()))
     for sent in seen["fsdp_traffic"]:
         assert isinstance(sent, int)
-        assert sent <= (K + 1) ** 2 + (K + 1) + 5 + flags + 2 * (3 + 3)
+        assert sent <= (K + 1) ** 2 + 2 * (K + 1) + 6 + flags + 2 * (3 + 3)
 
 
 def test_under_fsdp_a_loss_with_penalties_has_the_gradient_of_one_process(seen: dict[str, list[Any]]) -> None:
@@ -741,3 +785,43 @@ def test_a_compiled_model_is_seen_as_it_was_before() -> None:
 
 def test_a_plain_model_belongs_to_no_group() -> None:
     assert isinstance(processes_of(make_net()), Alone)
+
+
+# --- sources ----------------------------------------------------------------------------------------------------------
+
+
+def test_under_ddp_sources_count_by_their_rows_in_all_processes(seen: dict[str, list[Any]]) -> None:
+    """One process has no rows of the last source; the error is on a mix of two sets, each of unequal sizes."""
+    expected = of_sources(make_net(), RANKS)
+    for found in seen["ddp_of_sources"]:
+        np.testing.assert_allclose(found.features, expected.features, rtol=1e-12)
+        np.testing.assert_allclose(found.gram[:-1, :-1], expected.gram[:-1, :-1], rtol=1e-10)
+    first, second = seen["ddp_of_sources"]
+    assert first.error == second.error  # that of sets that are cut in two: the mean of the errors of the processes
+    halves = [of_sources(make_net(), [1]).error, of_sources_error(0)]
+    assert first.error == pytest.approx(sum(halves) / 2, rel=1e-12)
+
+
+def of_sources_error(part: int) -> float:
+    one, two = (cross_entropy(make_net(), batch).item() for batch in make_batches(VALIDATION[part], 10 + part))
+    return 0.75 * one + 0.25 * two
+
+
+def test_under_fsdp_a_batch_must_have_rows_of_all_sources(seen: dict[str, list[Any]]) -> None:
+    for said in seen["fsdp_of_sources"]:
+        assert said.startswith("InvalidInput: Under FSDP2, each batch must have rows of all sources")
+
+
+def test_under_fsdp_a_loader_of_sources_gives_what_one_process_sees(seen: dict[str, list[Any]]) -> None:
+    expected = of_a_loader_of_sources(make_net(), RANKS)
+    for found in seen["fsdp_of_a_loader_of_sources"]:
+        np.testing.assert_allclose(found.features, expected.features, rtol=1e-12)
+        np.testing.assert_allclose(found.gram, expected.gram, rtol=1e-10)
+
+
+def test_processes_draw_different_parts_of_the_same_mixture(seen: dict[str, list[Any]]) -> None:
+    """Together they have each example of the sources once per epoch, in the proportions of the weights."""
+    first, second = seen["mixture"]
+    both = [a + b for a, b in zip(first, second, strict=True)]
+    assert sorted(number for batch in both for number in batch) == [*range(60), *range(100, 120)]
+    assert all(sum(number >= 100 for number in batch) == 2 for batch in both)

@@ -11,6 +11,7 @@ from tuneloss.errors import NotFinite
 from tuneloss.torch import L1, L2, LinearLoss, UniformLabels, observe
 from tuneloss.torch.observing import passes as passes_module
 from tuneloss.torch.observing import sampling_noise as sampled_module
+from tuneloss.torch.observing.processes import _sums
 from tuneloss.torch.observing.sampling_noise import Spread, nearest_gram, products, sampled
 
 NAMES = ("fit", "smooth")
@@ -26,14 +27,15 @@ def test_over_all_choices_of_batches_the_mean_is_the_gram_of_all(m):
     batches = torch.randn(5, len(NAMES), 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     whole, found, plain = gram_of(batches.mean(0)), [], []
     for chosen in combinations(range(5), m):
-        spread = Spread(NAMES, m / 5, compares=True)
+        spread = Spread(NAMES, torch.full((len(NAMES),), m / 5, dtype=torch.float64), compares=True)
         for b in chosen:
             for name, gradient in zip(NAMES, batches[b], strict=True):
-                spread.add(name, [gradient], [gradient], times=3.0)
-            spread.end_part(3)
+                spread.add(name, [gradient], [gradient], times=3.0, n=3)
+            spread.end_part([batches[b, 0]])
         gram = gram_of(3.0 * batches[list(chosen)].sum(0))
-        assert spread.sizes == [3] * m
-        found.append((gram - spread.excess(gram, 3 * m, 9 * m)) / (3 * m) ** 2)
+        assert spread.sizes == [[3.0] * len(NAMES)] * m
+        n, squares = _sums(spread.sizes)
+        found.append((gram - spread.excess(gram, n, squares)) / (3 * m) ** 2)
         plain.append(gram / (3 * m) ** 2)
     torch.testing.assert_close(torch.stack(found).mean(0), whole, rtol=1e-10, atol=1e-12)
     assert (torch.stack(plain).mean(0) - whole).diagonal().min() > 0.1  # what is taken off is not nothing
@@ -41,8 +43,9 @@ def test_over_all_choices_of_batches_the_mean_is_the_gram_of_all(m):
 
 def test_all_batches_or_one_part_leave_the_gram_as_it_is():
     gram = torch.tensor([[9.0]], dtype=torch.float64)
-    assert Spread(("fit",), 1.0, compares=True).excess(gram, 3, 3).item() == 0
-    assert Spread(("fit",), 0.5, compares=True).excess(gram, 3, 9).item() == 0
+    one, two = torch.ones(1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
+    assert Spread(("fit",), one, compares=True).excess(gram, 3 * one, 3 * two).item() == 0
+    assert Spread(("fit",), one / 2, compares=True).excess(gram, 3 * one, 9 * two).item() == 0
 
 
 def test_of_a_large_model_some_entries_stand_for_all(monkeypatch):
@@ -77,17 +80,17 @@ def test_the_entries_of_a_matrix_are_from_all_of_its_columns(columns, monkeypatc
 
 def test_half_precision_does_not_overflow():
     gradient = torch.full((5,), 60.0, dtype=torch.float16)
-    spread = Spread(("fit",), 0.5, compares=True)
-    spread.add("fit", [gradient], [gradient], times=4096.0)
-    spread.end_part(4096)
+    spread = Spread(("fit",), torch.full((1,), 0.5), compares=True)
+    spread.add("fit", [gradient], [gradient], times=4096.0, n=4096)
+    spread.end_part([gradient])
     assert spread.products.item() == pytest.approx(5 * (60 * 4096) ** 2)
 
 
 def test_draws_of_one_term_in_a_part_are_added():
-    spread = Spread(("fit",), 0.5, compares=True)
+    spread = Spread(("fit",), torch.full((1,), 0.5), compares=True)
     for _ in range(2):
-        spread.add("fit", [torch.ones(3)], [torch.ones(3)], times=0.5)
-    spread.end_part(1)
+        spread.add("fit", [torch.ones(3)], [torch.ones(3)], times=0.5, n=0.5)
+    spread.end_part([torch.ones(3)])
     assert spread.products.item() == 3
 
 
@@ -224,8 +227,13 @@ def test_a_parameter_that_only_a_penalty_sees_must_be_finite(count):
 
 @pytest.mark.parametrize(("number", "parts"), [(5, 5), (6, 6), (8, 4), (9, 5), (12, 4)])
 def test_there_are_at_least_four_parts(number, parts, monkeypatch):
-    seen = []
-    monkeypatch.setattr(passes_module.Spread, "end_part", lambda self, n: seen.append(n))
+    seen, end_part = [], Spread.end_part
+
+    def counted(self, params):
+        seen.append(params)
+        end_part(self, params)
+
+    monkeypatch.setattr(passes_module.Spread, "end_part", counted)
     loss = LinearLoss({"fit": log_loss}, {"fit": 1.0})
     observe(nn.Linear(6, 3), loss, log_loss, BATCHES, BATCHES, batches=number)
     assert len(seen) == parts

@@ -33,8 +33,12 @@ def test_a_compiled_step_has_the_weights_of_now(scene, backend):
     loss = LinearLoss({"fit": log_loss, "l2": L2()}, {"fit": 1.0, "l2": (0, 1)}, weights={"fit": 1.0, "l2": 0.1})
     compiled = torch.compile(lambda: loss(model, batch), backend=backend)
     assert compiled().item() == pytest.approx(loss(model, batch).item(), rel=1e-5)
-    loss.set_weights({"l2": 0.7})
-    assert compiled().item() == pytest.approx(loss(model, batch).item(), rel=1e-5)
+    for weight in (0.7, 0.0):
+        loss.set_weights({"l2": weight})
+        assert compiled().item() == pytest.approx(loss(model, batch).item(), rel=1e-5)
+        compiled()
+        assert loss.last["fit"].item() == pytest.approx(log_loss(model, batch).item(), rel=1e-5)
+        assert loss.last["l2"].isnan() == (weight == 0)
     loss.load_state_dict({**loss.state_dict(), "weights": torch.tensor([1.0, 0.3])})
     assert compiled().item() == pytest.approx(loss(model, batch).item(), rel=1e-5)
 

@@ -47,14 +47,40 @@ def test_it_is_the_weighted_sum_of_its_terms():
 def test_the_last_values_are_those_of_the_terms_without_their_weights():
     net, (batch,) = make_net(), make_data(6)
     loss = make_loss(weights={"smooth": 0.25, "l2": 0.0625})
-    assert loss.last == {}
     loss(net, batch)
     expected = {
-        "l2": sum(p.square().sum() for p in matrices(net)).item(),
-        "fit": log_loss(net, batch).item(),
-        "smooth": UniformLabels()(net, batch).item(),
+        "fit": log_loss(net, batch),
+        "smooth": UniformLabels()(net, batch),
+        "l2": sum(p.square().sum() for p in matrices(net)),
     }
-    assert loss.last == pytest.approx(expected)
+    torch.testing.assert_close(loss.last, expected)
+    assert not any(value.requires_grad for value in loss.last.values())
+
+
+def test_the_last_values_always_have_all_names_in_the_order_of_the_weights():
+    """Before the first call, with terms of weight 0, with several terms of one callable, and with groups."""
+    net, (batch,) = make_net(), make_data(6)
+    box = {"l1": (0, 1), "size": (0, 1), "l2": (0, 1), "fit": 1.0, "uniform": (0, 1)}
+    loss = LinearLoss([UniformLabels(), L2(groups=by_layer(net)), several, L1()], box)
+    names = ["l1", "size", "l2", "fit", "uniform"]
+    assert list(loss.last) == names
+    assert all(value.isnan() for value in loss.last.values())
+    loss(net, batch)  # evaluates all data terms of a list, to know their names
+    for weights in ({"size": 0, "l2": 0.5}, {"l2": 0, "l1": 0.5}, {"l1": 0, "uniform": 1}):
+        loss.set_weights(weights)
+        loss(net, batch)
+        positive = {name.split("/")[0] for name, weight in loss.as_dict().items() if weight > 0}
+        assert list(loss.last) == names
+        assert {name for name, value in loss.last.items() if not value.isnan()} == positive | {"size"}
+
+
+def test_a_call_reads_no_number_of_a_term():
+    """Reading one would make the program wait for the device; a meta tensor has none to read."""
+    net, batch = make_net().to("meta"), (torch.empty(6, 6, device="meta", dtype=torch.float64), torch.zeros(6).long())
+    loss = LinearLoss({"fit": lambda model, batch: model(batch[0]).mean(), "l1": L1(), "l2": L2()},
+                      {"fit": 1.0, "l1": (0, 1), "l2": (0, 1)}, weights={"fit": 1.0, "l2": 0.1})  # fmt: skip
+    loss(net, batch)
+    assert {value.device.type for value in loss.last.values()} == {"meta"}
 
 
 def test_the_last_value_of_a_penalty_with_many_weights_is_its_weighted_sum():
@@ -63,7 +89,7 @@ def test_the_last_value_of_a_penalty_with_many_weights_is_its_weighted_sum():
     loss.set_weights({"l1": [0.5, 0.25]})
     loss(net, batch)
     expected = 0.5 * net[0].weight.abs().sum() + 0.25 * net[3].weight.abs().sum()
-    assert loss.last["l1"] == pytest.approx(expected.item())
+    assert loss.last["l1"].item() == pytest.approx(expected.item())
 
 
 def test_terms_of_weight_0_are_not_evaluated():
@@ -73,7 +99,7 @@ def test_terms_of_weight_0_are_not_evaluated():
     net, (batch,) = make_net(), make_data(3)
     loss(net, batch)
     assert calls == ["a", "c"]
-    assert list(loss.last) == ["a", "c"]
+    assert [value.isnan().item() for value in loss.last.values()] == [False, True, False]
     loss.set_weights({"b": 0.5, "c": 0})
     loss(net, batch)
     assert calls == ["a", "c", "a", "b"]
@@ -136,7 +162,7 @@ def test_shared_terms_see_one_draw_of_the_models_dropout():
     for share in (True, False):
         loss = LinearLoss({"a": log_loss, "b": log_loss}, {"a": 1.0, "b": 1.0}, share_forward=share)
         loss(net, batch)
-        assert (loss.last["a"] == loss.last["b"]) is share
+        assert torch.equal(loss.last["a"], loss.last["b"]) is share
 
 
 def test_a_later_call_makes_a_forward_of_its_own():
@@ -161,7 +187,7 @@ def test_of_several_terms_those_of_weight_0_do_not_count():
     net, (batch,) = make_net(), make_data(4)
     loss = LinearLoss([several], {"fit": 1.0, "size": (0, 1)}, weights={"fit": 1.0})
     torch.testing.assert_close(loss(net, batch), log_loss(net, batch))
-    assert set(loss.last) == {"fit", "size"}  # it was there anyway
+    torch.testing.assert_close(loss.last["size"], several(net, batch)["size"])  # it was there anyway
 
 
 def test_in_a_list_a_term_has_the_name_of_its_function_or_kind():
@@ -169,7 +195,7 @@ def test_in_a_list_a_term_has_the_name_of_its_function_or_kind():
     loss = LinearLoss([log_loss, UniformLabels(), Dropout(1.0), L1()], {"log_loss": 1.0, "uniform": 1.0, "dropout": 1.0,
                                                                        "l1": 1.0})  # fmt: skip
     loss(net, batch)
-    assert set(loss.last) == set(loss.names)
+    assert not any(value.isnan() for value in loss.last.values())
 
 
 def test_tasks_start_at_1_and_regularizers_at_their_lower_bounds():
@@ -516,9 +542,31 @@ def test_a_term_of_one_entry_is_a_scalar():
     torch.testing.assert_close(loss(net, batch), log_loss(net, batch))
 
 
+def test_a_callable_with_several_terms_stands_beside_named_ones():
+    """Two augmentations and the tasks of one forward: the tasks have the names that their callable returns."""
+    terms = {
+        "tasks": several,
+        "twice": Augmented(lambda x: 2 * x, of=log_loss),
+        "zero": Augmented(lambda x: 0 * x, of=log_loss),
+    }
+    loss = LinearLoss(terms, {"fit": 1.0, "size": (0, 2), "twice": (0, 1), "zero": (0, 1)})
+    assert loss.as_dict() == {"fit": 1.0, "size": 1.0, "twice": 0.0, "zero": 0.0}  # tasks start at 1
+    model, batch = nn.Linear(2, 3), (torch.ones(3, 2), torch.tensor([0, 2, 1]))
+    loss.set_weights({"twice": 0.5})
+    whole = several(model, batch)
+    expected = whole["fit"] + whole["size"] + 0.5 * log_loss(model, (2 * batch[0], batch[1]))
+    assert loss(model, batch).item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_a_callable_with_one_term_under_a_misspelt_name_is_refused_at_its_first_call():
+    loss = LinearLoss({"fit": log_loss, "sise": log_loss}, {"fit": 1.0, "size": (0, 1), "smooth": (0, 1)})
+    with pytest.raises(InvalidInput, match=r"missing \['size', 'smooth'\], unknown \['sise'\]. Change the box"):
+        loss(nn.Linear(2, 3), (torch.ones(3, 2), torch.tensor([0, 2, 1])))
+
+
 def test_a_named_term_gives_one_value():
     loss = LinearLoss({"a": several}, {"a": 1.0})
-    with pytest.raises(InvalidInput, match=r"must return one scalar; 'a' returned \['fit', 'size'\]. Give the terms"):
+    with pytest.raises(InvalidInput, match=r"must return one scalar; 'a' returned \['fit', 'size'\]. To let one"):
         loss(make_net(), make_data(4)[0])
 
 

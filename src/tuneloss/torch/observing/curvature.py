@@ -22,7 +22,8 @@ from torch import Tensor, nn
 
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.observing.batches import merged, rows_of, size
+from tuneloss.torch.batch import rows_of, size
+from tuneloss.torch.observing.batches import merged
 from tuneloss.torch.observing.gauss_newton import ADVICE, GaussNewton, evaluate, l2_diagonal
 from tuneloss.torch.observing.lanczos import Ritz, block_lanczos
 from tuneloss.torch.observing.passes import Pass
@@ -31,7 +32,7 @@ from tuneloss.torch.observing.processes import Alone, Processes
 from tuneloss.torch.observing.sampling_noise import nearest_gram
 from tuneloss.torch.observing.sums import ERROR, HALF, Sums
 from tuneloss.torch.terms.columns import blocks
-from tuneloss.torch.terms.data_terms import Batch, Source
+from tuneloss.torch.terms.data_terms import Batch, DataTerm
 from tuneloss.torch.terms.loss import LinearLoss
 
 AGREEMENT = 0.5  # least cosine between the gradients of the two halves: best of 0.5, 0.6, 0.7 on the choosing problems
@@ -77,13 +78,13 @@ def in_curvature_metric(
         All parameters that are trained; those of ``look.sums`` are in the gram.
     """
     matrix = GaussNewton(look.sums.params, l2_diagonal(loss, params))
-    sources, times = _drawn_sources(loss, np.random.default_rng(look.seed))
-    batches = _some_batches(look) if sources else []
+    terms, times = _drawn_terms(loss, np.random.default_rng(look.seed))
+    batches = _some_batches(look) if terms else []
     examples = sum(map(size, batches))
     for batch in merged(iter(batches), examples) if look.may_merge else batches:
         seed_everything(look.seed, 0, look.draws)  # no draw of the observation has this number
         part = times * size(batch) / examples
-        matrix.parts.append(evaluate(look.model, loss, sources, batch, matrix.params, part))
+        matrix.parts.append(evaluate(look.model, loss, terms, batch, matrix.params, part))
     rows, noise = dense_rows(look.sums, loss, params), _noise_row(look)
     ritz = block_lanczos(matrix, torch.cat([noise.to(rows), rows]), STEPS)
     damping = trusted_damping(ritz)
@@ -141,7 +142,7 @@ def dense_rows(sums: Sums, loss: LinearLoss, params: Mapping[str, Tensor]) -> Te
                 rows[j, start : start + gradient.numel()] = gradient.reshape(-1).to(rows)
     rows[k + 1] -= rows[k]
     for name, j in (loss.layout.data | {HALF: k, ERROR: k + 1}).items():
-        rows[j] /= n.get(name, sums.counts["train"])
+        rows[j] /= n.get(name, sums.counts[name])
     for name, penalty, positions in loss.layout.penalties:
         for columns in penalty.columns(name, positions, params, chosen):
             for member in (member for member in chosen if member in columns.members):
@@ -153,16 +154,16 @@ def dense_rows(sums: Sums, loss: LinearLoss, params: Mapping[str, Tensor]) -> Te
     return rows
 
 
-def _drawn_sources(loss: LinearLoss, rng: np.random.Generator) -> tuple[list[Source], float]:
-    """Draw which sources of data terms to evaluate, and return them with how often each of their terms counts.
+def _drawn_terms(loss: LinearLoss, rng: np.random.Generator) -> tuple[list[DataTerm], float]:
+    """Draw which data terms to evaluate, and return them with how often each of their terms counts.
 
-    Plain sources come together, and a random one comes alone, since each costs products of its own. They are drawn in
-    proportion to their weights, so the matrix is exact in expectation. If all weights are 0, there are no sources.
+    Plain terms come together, and a random one comes alone, since each costs products of its own. They are drawn in
+    proportion to their weights, so the matrix is exact in expectation. If all weights are 0, there are no terms.
     """
     weights = loss.numbers()
-    groups = [[source for source in loss.sources if not source.is_random]]
-    groups += [[source] for source in loss.sources if source.is_random]
-    names = [[name for source in group for name in source.names or ()] for group in groups]
+    groups = [[term for term in loss.data_terms if not term.is_random]]
+    groups += [[term] for term in loss.data_terms if term.is_random]
+    names = [[name for term in group for name in term.names or ()] for group in groups]
     sizes = np.array([sum(max(weights[loss.layout.data[name]], 0.0) for name in of_group) for of_group in names])
     if not sizes.any():
         return [], 0.0

@@ -18,7 +18,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.utils._pytree import tree_map
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.terms.data_terms import Batch, Source
+from tuneloss.torch.terms.data_terms import Batch, DataTerm
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.penalties import L2
 
@@ -148,7 +148,7 @@ class Part:
 def evaluate(
     model: nn.Module,
     loss: LinearLoss,
-    sources: Sequence[Source],
+    terms: Sequence[DataTerm],
     batch: Batch,
     params: Sequence[Tensor],
     times: float = 1.0,
@@ -161,7 +161,7 @@ def evaluate(
         The model without wrappers, all of whose calls are seen.
     loss : LinearLoss
         The loss. Terms count with their present weights, except for negative ones, which count as 0.
-    sources : sequence of Source
+    terms : sequence of DataTerm
         The callables to evaluate.
     batch : object
     params : sequence of tensor
@@ -176,11 +176,11 @@ def evaluate(
         or the model cannot be differentiated twice.
     """
     weights = [times * max(w, 0.0) for w in loss.numbers()]
-    names = [name for source in sources for name in source.names or ()]
+    names = [name for term in terms for name in term.names or ()]
     trained = [p for p in model.parameters() if p.requires_grad]
     try:
         with _seen_outputs(model) as (outputs, stand_ins), sdpa_kernel(SDPBackend.MATH):
-            values = loss.data_values(model, batch, of=sources)
+            values = loss.data_values(model, batch, of=terms)
     except RuntimeError as error:
         raise _unseen(names, f"without the graph behind them, it fails ({error})") from error
     for name, value in values.items():

@@ -222,7 +222,7 @@ def observe(
     >>> loss = LinearLoss({"fit": lambda model, batch: model(batch).square().mean(), "l2": L2()},
     ...                   box={"fit": 1.0, "l2": (0, 1)})
     >>> data = [torch.ones(4, 2)]
-    >>> model = observe(nn.Linear(2, 1), loss, loss.sources[0].term, data, data)
+    >>> model = observe(nn.Linear(2, 1), loss, loss.data_terms[0].term, data, data)
     >>> model.names, model.gram.shape, bool(abs(model.error - model.features[0]) < 1e-6)
     (('fit', 'l2'), (3, 3), True)
     """
@@ -230,7 +230,7 @@ def observe(
     options = ObserveOptions(batches, validation_batches, params, draws, merge, seed, gradient_metric)
     for _, penalty, _ in loss.layout.learned:
         penalty.check_placed()
-    return observe_with(options, model, loss, error, train, validation, metric, selection)
+    return observe_with(options, model, loss, error, train, validation, metric, selection)[0]
 
 
 def observe_with(
@@ -242,8 +242,12 @@ def observe_with(
     validation: Any,
     metric: Error | None = None,
     selection: Any = None,
-) -> Observation:
-    """Do what `observe` does, with its keywords as one object, for checked arguments and placed knots."""
+) -> tuple[Observation, float]:
+    """Do what `observe` does, with its keywords as one object, for checked arguments and placed knots.
+
+    Also return about how many training steps take as long. Examples are counted for this: a forward of one counts 1,
+    and a backward 2.
+    """
     processes, inner = processes_of(model), bare(model)
     curved = options.gradient_metric == "curvature"
     if curved:
@@ -278,7 +282,7 @@ def observe_with(
             look.training(loss, train, options.batches)
         reshard(inner)
         observation = make_observation(sums, look.spread, loss, params)
-        if not curved:
-            return observation
-        with unshrunk_embeddings(modules):
-            return in_curvature_metric(observation, look, loss, params)
+        if curved:
+            with unshrunk_embeddings(modules):
+                observation = in_curvature_metric(observation, look, loss, params)
+        return observation, sums.steps

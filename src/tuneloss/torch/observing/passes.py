@@ -13,12 +13,14 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.observing.batches import Count, batches, merged, number_of, rows_of, saved_bytes, size
+from tuneloss.torch.batch import rows_of, size
+from tuneloss.torch.observing.batches import Count, batches, merged, number_of, saved_bytes
 from tuneloss.torch.observing.preserve import random_state, seed_everything
 from tuneloss.torch.observing.processes import Processes
 from tuneloss.torch.observing.sampling_noise import PARTS, Contrast, Spread
-from tuneloss.torch.observing.sums import ERROR, HALF, METRIC, Sums
-from tuneloss.torch.terms.data_terms import Batch, Source, as_scalar
+from tuneloss.torch.observing.sums import BATCHES, ERROR, HALF, METRIC, PASSES, STEP, VALIDATION, WORK, Sums
+from tuneloss.torch.sources.target_mix import TargetMix
+from tuneloss.torch.terms.data_terms import Batch, DataTerm, as_scalar
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.wrappers import trainable
 
@@ -59,12 +61,37 @@ class Pass:
         self.model, self.sums, self.processes = model, sums, processes
         self.draws, self.seed, self.merge, self.keep = draws, seed, merge, keep
         self.kept: list[Batch] = []
-        self.spread = Spread(())  # of the training batches
+        self.work = 0.0  # examples times passes
+        self.spread = Spread((), torch.ones(0))  # of the training batches
         self.contrast: Contrast | None = None
         self.device = next(iter(trainable(model).values())).device
 
     def validation(self, error: Error, metric: Error | None, loader: Any, count: Count) -> None:
         """Sum the error over all batches, its gradient over the first `count` of them, and the metric."""
+        self._each(loader, lambda part: self._validation(error, metric, part, count))
+
+    def selection(self, metric: Error, loader: Any) -> None:
+        """Sum the metric over the batches that decide which model is better."""
+
+        def score(part: Any) -> None:
+            for batch in self._read(part, None, "selection"):
+                self._score(metric, batch)
+
+        self._each(loader, score)
+
+    def _each(self, loader: Any, add: Callable[[Any], None]) -> None:
+        """Add a loader to the sums; of a `TargetMix`, each set, which counts by its share instead of its size."""
+        if not isinstance(loader, TargetMix):
+            add(loader)
+            return
+        total = self.sums
+        for _, share, part in loader.parts:
+            self.sums = Sums(total.params, self.processes)
+            add(part)
+            total.add_means(self.sums, share)
+        self.sums = total
+
+    def _validation(self, error: Error, metric: Error | None, loader: Any, count: Count) -> None:
         read = self._read(loader, None, "validation")
         number = number_of(loader, count, "validation_batches")
         in_parts = bool(self.keep)
@@ -74,7 +101,8 @@ class Pass:
             with torch.set_grad_enabled(with_gradient):
                 value = as_scalar("error", error(self.model, batch))
             self.sums.add_value(ERROR, value, n)
-            self.sums.counts["validation"] += n
+            self.sums.counts[VALIDATION] += n
+            self.work += n * (1 + PASSES * with_gradient)
             if with_gradient:
                 self.sums.counts[ERROR] += n
                 gradient, times = self.sums.add_gradient(ERROR, value, n, last=True)
@@ -99,11 +127,6 @@ class Pass:
         self.sums.counts[HALF] = size(half)
         self.sums.add_gradient(HALF, as_scalar("error", error(self.model, half)), size(half), last=True)
 
-    def selection(self, metric: Error, loader: Any) -> None:
-        """Sum the metric over the batches that decide which model is better."""
-        for batch in self._read(loader, None, "selection"):
-            self._score(metric, batch)
-
     def _score(self, metric: Error, batch: Batch) -> None:
         n = size(batch)
         with torch.no_grad():
@@ -112,48 +135,55 @@ class Pass:
 
     def training(self, loss: LinearLoss, loader: Any, count: Count) -> None:
         """Sum all data terms and their gradients: plain terms together, random terms draw by draw."""
-        plain = [source for source in loss.sources if not source.is_random]
+        if not self.processes.may_merge and any(term.needs_numbers for term in loss.data_terms):
+            raise InvalidInput(
+                "Under FSDP2, each batch must have rows of all sources, since each forward exchanges messages; found a "
+                "`PerSource` with a `key`. Read one batch of each source with a SourceLoader."
+            )
         number, length = number_of(loader, count, "batches"), number_of(loader, None, "batches")
-        share = number / length if number and length else 1.0
         may_go_on = number is not None and length is None
-        compares = share < 1 or may_go_on or (self.processes.several and count is not None)
+        share = torch.tensor(_shares(loader, number, length, list(loss.layout.data)), dtype=torch.float64)
+        compares = may_go_on or bool((share < 1).any()) or (self.processes.several and count is not None)
         self.spread = Spread(tuple(loss.layout.data), share, compares=compares)
         self.contrast = Contrast(np.random.default_rng(self.seed)) if compares and self.keep else None
         read = self._read(loader, number, "train")
         larger = self._larger(read, lambda batch: loss.data_values(self.model, batch), number, in_parts=compares)
+        groups = loss.forwards()
         for at, batch in enumerate(larger):
-            n = size(batch)
-            self.sums.counts["train"] += n
-            self._terms(loss, plain, batch, n, (at, 0))
-            for source in loss.sources:
-                if source.is_random:
-                    for draw in range(self.draws):
-                        self._terms(loss, [source], batch, n / self.draws, (at, draw))
-            self.spread.end_part(n)
+            for terms in groups:
+                draws = self.draws if terms[0].is_random else 1
+                for draw in range(draws):
+                    self._terms(loss, terms, batch, 1 / draws, (at, draw))
+            self.sums.counts[STEP] += size(batch) * (1 + PASSES) * max(sum(map(loss.counts_in, groups)), 1)
+            self.spread.end_part(list(self.sums.params.values()))
             if self.contrast is not None:
-                self.contrast.end_part(n)
-        if may_go_on and self.sums.counts["batches of train"] == number:
-            self.spread.share = 0.0  # the loader did not end: these are some of infinitely many batches
+                self.contrast.end_part(size(batch))
+        if may_go_on and self.sums.counts[BATCHES] == number:
+            self.spread.share.zero_()  # the loader did not end: these are some of infinitely many batches
+        self.sums.counts[WORK] = self.work
 
     def _terms(
-        self, loss: LinearLoss, sources: Sequence[Source], batch: Batch, n: float, draw: tuple[int, int]
+        self, loss: LinearLoss, terms: Sequence[DataTerm], batch: Batch, times: float, draw: tuple[int, int]
     ) -> None:
-        """Add the terms of some sources on a batch that counts n times; `draw` is its number and that of the draw."""
-        if not sources:
-            return
+        """Add data terms on a batch that counts some times; `draw` is the number of the batch and that of the draw."""
         seed_everything(self.seed, *draw)
-        values = loss.data_values(self.model, batch, of=sources)
-        for position, (name, value) in enumerate(values.items()):
-            self.sums.add_value(name, value.detach(), n)
-            gradient, times = self.sums.add_gradient(name, value, n, last=position == len(values) - 1)
-            self.spread.add(name, gradient, list(self.sums.params.values()), times)
-            if self.contrast is not None:
-                self.contrast.add(name, gradient, times)
+        for part in terms[0].parts(batch):
+            n = times * size(part)
+            values = loss.data_values(self.model, part, of=terms)
+            self.work += size(part) * (1 + PASSES * len(values))
+            for position, (name, value) in enumerate(values.items()):
+                self.sums.counts[name] += n
+                self.sums.add_value(name, value.detach(), n)
+                gradient, factor = self.sums.add_gradient(name, value, n, last=position == len(values) - 1)
+                self.spread.add(name, gradient, list(self.sums.params.values()), factor, n)
+                if self.contrast is not None:
+                    self.contrast.add(name, gradient, factor)
 
     def _read(self, loader: Any, number: int | None, what: str) -> Iterator[Batch]:
         """Yield the first batches of a loader, and count them."""
         for batch in self.processes.read(batches(loader, number, what, self.device)):
-            self.sums.counts[f"batches of {what}"] += 1
+            if what == "train":
+                self.sums.counts[BATCHES] += 1
             if what == "train" and sum(map(size, self.kept)) < self.keep:
                 self.kept.append(batch)
             yield batch
@@ -203,6 +233,14 @@ class Pass:
             return min(wanted, int(ROOM / max(saved_bytes(self.model, trial, batch) / size(batch), 1)))
         except RuntimeError:  # hooks do not work in torch.func; any other error will be raised again
             return None
+
+
+def _shares(loader: Any, number: int | None, length: int | None, names: Sequence[str]) -> list[float]:
+    """Return which part of all batches is read, by data term."""
+    share = number / length if number and length else 1.0
+    shares = getattr(loader, "shares", None)  # of a SourceLoader, which may be wrapped
+    of_sources = {} if shares is None or number is None else shares(number)
+    return [of_sources.get(name, share) for name in names]
 
 
 def _number(value: Any) -> Tensor:

@@ -12,6 +12,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
+from tuneloss.torch.sources.source_loader import SourceLoader
+from tuneloss.torch.sources.target_mix import TargetMix
 from tuneloss.torch.wrappers import local, reshard
 
 
@@ -153,7 +155,9 @@ def _generators(loaders: tuple[Any, ...]) -> list[Any]:
 
 
 def _unwrapped(loaders: tuple[Any, ...]) -> list[Any]:
-    """Return the loaders, and each `DataLoader` that one of them holds as an attribute; each once."""
-    attributes = [part for loader in loaders for part in getattr(loader, "__dict__", {}).values()]
+    """Return the loaders, those of their sources or targets, and each `DataLoader` that one holds; each once."""
+    parts = [part for loader in loaders if isinstance(loader, TargetMix) for _, _, part in loader.parts]
+    parts += [part for loader in loaders if isinstance(loader, SourceLoader) for part in loader.loaders.values()]
+    attributes = [part for loader in (*loaders, *parts) for part in getattr(loader, "__dict__", {}).values()]
     inner = [part for part in attributes if isinstance(part, DataLoader)]
-    return list({id(loader): loader for loader in (*loaders, *inner)}.values())
+    return list({id(loader): loader for loader in (*loaders, *parts, *inner)}.values())

@@ -47,6 +47,8 @@ class Numbers(NamedTuple):
         The gram, and the part of it that comes from the choice of batches.
     values : (k + 1,) tensor
         The values of all terms and of the error.
+    examples : (k + 1,) tensor
+        The numbers of examples that gradients of data terms and of the error were summed over; 0 for penalties.
     rest : (r,) tensor
         Other numbers that are sums over batches.
     """
@@ -54,6 +56,7 @@ class Numbers(NamedTuple):
     gram: Tensor
     noise: Tensor
     values: Tensor
+    examples: Tensor
     rest: Tensor
 
 
@@ -98,8 +101,8 @@ class Processes(ABC):
         """Sum gradients, lists by parameter, over processes; in place."""
 
     @abstractmethod
-    def sum_spread(self, spread: Spread) -> tuple[float, float]:
-        """Let a spread describe the parts of all processes, and return the sums of their sizes and squared sizes."""
+    def sum_spread(self, spread: Spread) -> tuple[Tensor, Tensor]:
+        """Let a spread describe the parts of all processes; return the sums of sizes (d,) and of their products."""
 
     @abstractmethod
     def sum_numbers(self, numbers: Numbers, data: Sequence[int]) -> Numbers:
@@ -120,8 +123,8 @@ class Alone(Processes):
     def sum_gradients(self, gradients: Sequence[list[Tensor | None]], params: Sequence[Tensor]) -> None:
         """Do nothing."""
 
-    def sum_spread(self, spread: Spread) -> tuple[float, float]:
-        return float(sum(spread.sizes)), float(sum(n**2 for n in spread.sizes))
+    def sum_spread(self, spread: Spread) -> tuple[Tensor, Tensor]:
+        return _sums(spread.sizes)
 
     def sum_numbers(self, numbers: Numbers, data: Sequence[int]) -> Numbers:
         return numbers
@@ -148,20 +151,21 @@ class Replicas(Processes):
             sum_over(dense, self.group)
             gradient[:] = dense
 
-    def sum_spread(self, spread: Spread) -> tuple[float, float]:
+    def sum_spread(self, spread: Spread) -> tuple[Tensor, Tensor]:
         """Join the parts of all processes; the share is the mean of their shares."""
-        sizes = torch.tensor(spread.sizes, dtype=torch.float64)
-        parts = [spread.products.reshape(-1), torch.stack([sizes.sum(), sizes.square().sum()]), _share(spread)]
-        products, (n, squares), share = sum_parts(parts, self.group, self.device)
-        spread.products, spread.share = products.view_as(spread.products), float(share[0] / share[1])
-        return float(n), float(squares)
+        n, squares = _sums(spread.sizes)
+        parts = [spread.products.reshape(-1), n, squares.reshape(-1), _share(spread)]
+        products, n, squares, share = sum_parts(parts, self.group, self.device)
+        spread.products, spread.share = products.view_as(spread.products), share[:-1] / share[-1]
+        return n, squares.view_as(spread.products)
 
     def sum_numbers(self, numbers: Numbers, data: Sequence[int]) -> Numbers:
         """Sum what was summed over batches; the gram is known, and penalties are the same in every process."""
-        summed, rest = sum_parts([numbers.values, numbers.rest], self.group, self.device)
+        parts = [numbers.values, numbers.examples, numbers.rest]
+        summed, examples, rest = sum_parts(parts, self.group, self.device)
         values = numbers.values.clone()
         values[list(data)] = summed[list(data)]
-        return numbers._replace(values=values, rest=rest)
+        return numbers._replace(values=values, examples=examples, rest=rest)
 
 
 class Shards(Processes):
@@ -207,20 +211,20 @@ class Shards(Processes):
     def sum_gradients(self, gradients: Sequence[list[Tensor | None]], params: Sequence[Tensor]) -> None:
         """Do nothing: `backward()` has summed them."""
 
-    def sum_spread(self, spread: Spread) -> tuple[float, float]:
+    def sum_spread(self, spread: Spread) -> tuple[Tensor, Tensor]:
         """Join one part of every process into each part; the share is the mean of their shares."""
         local_sizes = torch.tensor(spread.sizes, dtype=torch.float64)
-        sizes, share = sum_parts([local_sizes, _share(spread)], self.group, self.device)
-        spread.share = float(share[0] / share[1])
-        return float(sizes.sum()), float(sizes.square().sum())
+        sizes, share = sum_parts([local_sizes.reshape(-1), _share(spread)], self.group, self.device)
+        spread.share = share[:-1] / share[-1]
+        return _sums(sizes.view_as(local_sizes).tolist())
 
     def sum_numbers(self, numbers: Numbers, data: Sequence[int]) -> Numbers:
         """Sum everything. There is no noise in the last row and column, those of the error."""
-        gram, noise, values, rest = numbers
-        parts = [values, rest, upper(gram), upper(noise[:-1, :-1])]
-        values, rest, gram_sum, noise_sum = sum_parts(parts, self.group, self.device)
+        gram, noise, values, examples, rest = numbers
+        parts = [values, examples, rest, upper(gram), upper(noise[:-1, :-1])]
+        values, examples, rest, gram_sum, noise_sum = sum_parts(parts, self.group, self.device)
         padded = nn.functional.pad(symmetric(noise_sum, len(gram) - 1), (0, 1, 0, 1))
-        return Numbers(symmetric(gram_sum, len(gram)), padded, values, rest)
+        return Numbers(symmetric(gram_sum, len(gram)), padded, values, examples, rest)
 
 
 def processes_of(model: nn.Module) -> Processes:
@@ -280,9 +284,15 @@ def _in_any(flags: Sequence[bool], group: dist.ProcessGroup, device: torch.devic
     return (counts > 0).tolist()
 
 
+def _sums(sizes: Sequence[Sequence[float]]) -> tuple[Tensor, Tensor]:
+    """Return the sums over parts (m, d) of their sizes (d,), and of the products of sizes (d, d)."""
+    table = torch.tensor(sizes, dtype=torch.float64)
+    return table.sum(dim=0), table.T @ table
+
+
 def _share(spread: Spread) -> Tensor:
-    """Return the share and a one: their sums over processes give the mean share."""
-    return torch.tensor([spread.share, 1.0], dtype=torch.float64)
+    """Return the shares and a one: their sums over processes give the mean shares."""
+    return torch.cat([spread.share, torch.ones(1, dtype=torch.float64)])
 
 
 def _zeros(p: Tensor) -> Tensor:

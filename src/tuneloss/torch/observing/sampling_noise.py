@@ -8,6 +8,7 @@ the batches show how large that covariance is, so that it can be subtracted.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -29,14 +30,14 @@ Gradient = Sequence[Tensor | None]  # by parameter
 class Spread:
     """How the gradients of data terms differ between parts of the training batches.
 
-    It sums ``n_b^2 <g_b,i, g_b,j>`` over parts b, with n_b examples and gradients g_b,i of data terms i.
+    It sums ``n_bi n_bj <g_bi, g_bj>`` over parts b, with the gradients g_bi of data terms i on n_bi examples.
 
     Parameters
     ----------
     names : sequence of str
         The data terms.
-    share : float, default 1.0
-        The fraction of all batches that is read; 0 for an endless loader.
+    share : (d,) tensor
+        The fraction of all batches that is read, by data term; 0 for an endless loader.
     compares : bool, default False
         Whether anything is summed. This is not needed if all processes read all of their batches.
 
@@ -45,50 +46,58 @@ class Spread:
     If m parts of equal size are drawn from all parts without replacement, their mean gradients g satisfy::
 
         expected <g_i, g_j> = that of all parts + (1 - share) * expected c_ij
-        c_ij = (sum_b <g_b,i, g_b,j> / m^2 - <g_i, g_j> / m) / (1 - 1 / m)
+        c_ij = (sum_b <g_bi, g_bj> / m^2 - <g_i, g_j> / m) / (1 - 1 / m)
 
-    where c is an unbiased estimate of the covariance of a mean of m independent parts. The draws of a random term count
-    as data: the estimate is of the gram over all batches, each with its own draws.
+    where c is an unbiased estimate of the covariance of a mean of m independent parts. Parts of other sizes count by
+    their sizes, and ``sum_b n_bi n_bj / (n_i n_j)`` takes the place of 1 / m. The draws of a random term count as data:
+    the estimate is of the gram over all batches, each with its own draws. For two data sources with different shares,
+    1 - share is the geometric mean of theirs.
     """
 
     names: Sequence[str]
-    share: float = 1.0
+    share: Tensor
     compares: bool = False
     products: Tensor = field(init=False)
-    sizes: list[int] = field(default_factory=list)  # n_b
+    sizes: list[list[float]] = field(default_factory=list)  # n_bi
     _part: dict[str, list[Tensor]] = field(default_factory=dict)  # sampled gradients of the part that is being read
+    _counts: Counter[str] = field(default_factory=Counter)  # their numbers of examples
 
     def __post_init__(self) -> None:
         self.products = torch.zeros(len(self.names), len(self.names), dtype=torch.float64)
 
-    def add(self, name: str, gradient: Gradient, params: Sequence[Tensor], times: float) -> None:
-        """Add ``times * gradient`` of a term to those of the part that is being read."""
+    def add(self, name: str, gradient: Gradient, params: Sequence[Tensor], times: float, n: float) -> None:
+        """Add ``times * gradient`` of a term on n examples to those of the part that is being read."""
         if self.compares:
             new = sampled(gradient, params, times)
             old = self._part.get(name)
             self._part[name] = new if old is None else [a + b for a, b in zip(old, new, strict=True)]
+            self._counts[name] += n  # type: ignore[assignment]
 
-    def end_part(self, n: int) -> None:
-        """End a part of n examples, after all of its gradients were added."""
+    def end_part(self, params: Sequence[Tensor]) -> None:
+        """End a part after all of its gradients by these parameters were added."""
         if self.compares and self.names:
+            for name in self.names:
+                if name not in self._part:  # a source without rows in this part
+                    self._part[name] = sampled([None] * len(params), params)
             self.products += products([self._part.pop(name) for name in self.names])
-            self.sizes.append(n)
+            self.sizes.append([float(self._counts.pop(name, 0)) for name in self.names])
 
-    def excess(self, total: Tensor, n: float, squares: float) -> Tensor:
+    def excess(self, total: Tensor, n: Tensor, squares: Tensor) -> Tensor:
         """Estimate what noise adds to the gram (d, d) of the summed gradients.
 
         Parameters
         ----------
         total : (d, d) tensor
             The gram of the sampled entries of the summed gradients.
-        n, squares : float
-            The sums of n_b and of n_b^2.
+        n : (d,) tensor
+            The sums of n_bi over parts.
+        squares : (d, d) tensor
+            The sums of n_bi n_bj over parts.
         """
-        if self.share >= 1 or squares >= n**2:  # one part alone shows no differences
-            return torch.zeros_like(total)
-        q = squares / n**2  # 1 / m
-        excess: Tensor = (1 - self.share) * (self.products - q * total) / (1 - q)
-        return excess
+        rest = (1 - self.share.clamp(max=1)).sqrt()
+        q = squares / torch.outer(n, n).clamp(min=1)  # 1 / m
+        excess = torch.outer(rest, rest) * (self.products - q * total) / (1 - q).clamp(min=1e-12)
+        return torch.where(q < 1 - 1e-9, excess, torch.zeros_like(excess))  # one part alone shows no differences
 
 
 class Contrast:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import compress
@@ -20,6 +20,10 @@ from tuneloss.torch.terms.loss import LinearLoss
 
 ERROR, METRIC = "the error", "the metric"  # names among those of terms
 HALF = "the error on the first half"  # of the validation batches
+VALIDATION = "validation examples"
+WORK, STEP = "work", "work of a step"  # examples times passes: of this observation, and of the batches if trained on
+BATCHES = "training batches"
+PASSES = 2  # a backward takes about this many forwards
 
 
 @dataclass
@@ -38,7 +42,8 @@ class Sums:
     processes: Processes
     values: dict[str, float] = field(default_factory=dict)
     gradients: dict[str, list[Tensor | None]] = field(default_factory=dict)  # each by parameter
-    counts: Counter[str] = field(default_factory=Counter)  # of examples and batches
+    steps: float = 0.0  # about how many training steps this observation takes; known after `make_observation`
+    counts: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # of examples and batches
 
     def add_value(self, name: str, value: Tensor, n: float) -> None:
         """Add a mean over n examples."""
@@ -83,6 +88,17 @@ class Sums:
                 total = torch.zeros_like(g, dtype=torch.promote_types(g.dtype, torch.float32)) if old is None else old
                 sums[i] = total.add_(g, alpha=times)
 
+    def add_means(self, sums: Sums, share: float) -> None:
+        """Add the means of the error and the metric of other sums, as if they were of `share` examples."""
+        for name, count in ((ERROR, VALIDATION), (METRIC, METRIC)):
+            if sums.counts[count]:
+                self.counts[count] += share
+                self.values[name] = self.values.get(name, 0.0) + share * sums.values[name] / sums.counts[count]
+        for name in (ERROR, HALF):
+            if name in sums.gradients:
+                self.counts[name] += share * sums.counts[name] / sums.counts[ERROR]
+                self.add_to(name, sums.gradients[name], share / sums.counts[ERROR])
+
     def used_by_error(self) -> list[bool]:
         """Return, for each parameter, whether the error depends on it in some process."""
         return self.processes.in_any([g is not None for g in self.gradients[ERROR]])
@@ -118,13 +134,20 @@ def make_observation(sums: Sums, spread: Spread, loss: LinearLoss, params: Mappi
     """
     columns = loss.layout.data | {ERROR: len(loss.names)}
     whole = len(sums.params) == len(params)  # otherwise a term may depend on parameters that were not chosen
-    for name in columns:
+    for name in loss.source_names - sums.gradients.keys():  # other processes may have rows of these sources
+        sums.gradients[name], sums.values[name] = [None] * len(sums.params), 0.0
+    for name in columns.keys() - loss.source_names:
         if name not in sums.gradients or (whole and all(g is None for g in sums.gradients[name])):
             raise _independent(name)
     sums.processes.sum_gradients([sums.gradients[name] for name in columns], list(sums.params.values()))
     numbers = sums.processes.sum_numbers(_numbers(sums, spread, loss, params, columns), list(columns.values()))
-    gram, noise, values, rest = numbers
+    gram, noise, values, examples, rest = numbers
     for name, j in columns.items():
+        if examples[j] == 0:
+            raise InvalidInput(
+                f"Each source must have rows among the training batches that are read; {name!r} has none. Read more "
+                "batches, or read one batch of each source with a SourceLoader."
+            )
         _check_finite(name, float(values[j]))
     _check_finite(METRIC, float(rest[0]))
     if bad := [name for name, j in columns.items() if not math.isfinite(gram[j, j])]:
@@ -134,13 +157,13 @@ def make_observation(sums: Sums, spread: Spread, loss: LinearLoss, params: Mappi
         )
     if noise.any() and bool(gram.isfinite().all()):  # otherwise `Observation` says what is wrong
         gram = nearest_gram(gram - noise, gram.diagonal().sqrt())
-    metric, n_train, n_validation, n_gradient, n_metric = rest.tolist()
+    metric, n_metric, n_validation, work, step, batches = rest.tolist()
+    sums.steps = work / max(step, 1) * batches
     k = len(loss.names)
-    examples, in_gradient = torch.ones(2, k + 1, dtype=torch.float64)
-    for j in loss.layout.data.values():
-        examples[j] = in_gradient[j] = n_train
-    examples[k], in_gradient[k] = n_validation, n_gradient
-    values, gram = values / examples, gram / in_gradient / in_gradient.unsqueeze(1)  # from sums to means
+    in_gradient = examples.where(examples > 0, 1.0)  # penalties are sums over parameters, not over examples
+    in_value = in_gradient.clone()
+    in_value[k] = n_validation
+    values, gram = values / in_value, gram / in_gradient / in_gradient.unsqueeze(1)  # from sums to means
     metric = metric / n_metric if METRIC in sums.values else None
     return Observation(float(values[k]), values[:k].numpy(), gram.numpy(), metric=metric, names=loss.names)
 
@@ -162,10 +185,12 @@ def _numbers(
         chosen = list(sums.params.values())
         total = products([sampled(sums.gradients[name], chosen) for name in spread.names])
         noise[at.unsqueeze(1), at] = spread.excess(total, n, squares)
+    examples = torch.zeros_like(values)
     for name, j in columns.items():
-        values[j] = sums.values[name]
-    counts = [float(sums.counts[what]) for what in ("train", "validation", ERROR, METRIC)]
-    return Numbers(gram, noise, values, torch.tensor([sums.values.get(METRIC, 0.0), *counts], dtype=torch.float64))
+        values[j], examples[j] = sums.values[name], sums.counts[name]
+    rest = [sums.counts[what] for what in (METRIC, VALIDATION, WORK, STEP, BATCHES)]
+    rest = [sums.values.get(METRIC, 0.0), *rest]
+    return Numbers(gram, noise, values, examples, torch.tensor(rest, dtype=torch.float64))
 
 
 def _check_finite(name: str, number: float) -> None:

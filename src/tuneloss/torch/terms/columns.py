@@ -207,7 +207,8 @@ def gram_and_values(
                 c.see(block)
             if name in inside:
                 none = block.numbers.new_zeros(0, len(block.numbers))
-                data_rows = [g[block.part].to(block.numbers.device).double().unsqueeze(0) for g in of_data.values()]
+                parts = [g[block.part] for g in of_data.values()]
+                data_rows = [torch.stack(parts).to(block.numbers.device).double()] if parts else []
                 rows = torch.cat([*data_rows, *(c.rows(block) for c in as_rows), none])
                 add_block(gram, with_rows, with_rows, (rows @ rows.T).cpu())
                 for c in gathering:

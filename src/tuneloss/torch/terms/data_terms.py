@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tuneloss.errors import InvalidInput
+from tuneloss.torch.batch import SourceBatch
+from tuneloss.torch.terms.per_source import PerSource
 from tuneloss.torch.wrappers import bare, eagerly
 
 Batch = Any
@@ -179,7 +181,7 @@ class Augmented:
         return self.of(model, (self.transform(batch[0]), *batch[1:]))
 
 
-class Source:
+class DataTerm:
     """A callable that gives one data term or several, and their names.
 
     Parameters
@@ -187,7 +189,9 @@ class Source:
     term : callable
         ``(model, batch) -> scalar``, or ``-> {name: scalar}``.
     name : str, optional
-        The name of its only term. Without it, the names are known after the first call.
+        The name of its only term.
+    several : bool, default False
+        Whether it may give several terms although it has a name. Their names are then known after the first call.
 
     Attributes
     ----------
@@ -199,24 +203,44 @@ class Source:
         Whether it draws random numbers, so that an observation may average several draws.
     """
 
-    def __init__(self, term: Term, name: str | None) -> None:
-        self.term, self._fixed_name = term, name
-        self.names: tuple[str, ...] | None = None if name is None else (name,)
+    def __init__(self, term: Term, name: str | None, *, several: bool = False) -> None:
+        self.term = term
+        of_sources = term.names if isinstance(term, PerSource) else None
+        self._fixed = of_sources or (None if name is None or several else (name,))
+        self.names: tuple[str, ...] | None = self._fixed
         self.known_name: str | None = name or getattr(term, "name", None) or getattr(term, "__name__", None)
         self.is_random = bool(getattr(term, "random", False))
 
     @property
+    def of_sources(self) -> bool:
+        """Whether it gives one term per data source."""
+        return isinstance(self.term, PerSource)
+
+    @property
+    def needs_numbers(self) -> bool:
+        """Whether the sources of rows are told by numbers in the batch, so that one may have no rows."""
+        return isinstance(self.term, PerSource) and self.term.key is not None
+
+    @property
     def regularizes(self) -> bool:
         """Whether it is one of the regularizers of this file, rather than a task."""
-        return isinstance(self.term, UniformLabels | Dropout | Augmented)
+        return is_regularizer(self.term)
 
     def forget(self) -> None:
         """Forget the names that were learned from its first call."""
-        self.names = None if self._fixed_name is None else (self._fixed_name,)
+        self.names = self._fixed
 
-    def values(self, model: Any, batch: Batch) -> dict[str, Tensor]:
-        """Evaluate the terms on a batch, and return scalars by name."""
-        result = self.term(model, batch)
+    def parts(self, batch: Batch) -> list[Batch]:
+        """Return what an observation evaluates one after the other: the rows of each source, or the whole batch."""
+        if isinstance(self.term, PerSource):
+            return [SourceBatch({name: rows}) for name, rows in self.term.split(batch).items()]
+        return [batch]
+
+    def values(self, model: Any, batch: Batch, wanted: Collection[str] | None = None) -> dict[str, Tensor]:
+        """Evaluate the terms on a batch, and return scalars by name; of sources, those that are wanted."""
+        if isinstance(self.term, PerSource):
+            return self.term(model, batch, wanted)
+        result = self.term(model, batch.whole() if isinstance(batch, SourceBatch) else batch)
         if not isinstance(result, Mapping):
             name = self.known_name
             if not isinstance(name, str) or name == "<lambda>":
@@ -225,10 +249,11 @@ class Source:
                     f"{type(self.term).__name__}. Let it return {{name: scalar}}, or give a dict of terms."
                 )
             result = {name: result}
-        elif self._fixed_name is not None:
+        elif self._fixed is not None:
             raise InvalidInput(
-                f"A term with a name must return one scalar; {self._fixed_name!r} returned {sorted(result)}. Give the "
-                "terms as a list, [term, L2()], to let one callable return several."
+                f"A term whose name is in the box must return one scalar; {self._fixed[0]!r} returned "
+                f"{sorted(result)}. To let one callable return several terms, give it a name that is not in the box, "
+                "and give the names of its terms bounds in the box."
             )
         values = {name: as_scalar(name, value) for name, value in result.items()}
         if self.names is not None and set(values) != set(self.names):
@@ -237,6 +262,11 @@ class Source:
             )
         self.names = tuple(values)
         return values
+
+
+def is_regularizer(term: object) -> bool:
+    """Return whether a data term is one of the regularizers of this file, rather than a task."""
+    return isinstance(term, UniformLabels | Dropout | Augmented)
 
 
 def takes_model_and_batch(function: object) -> bool:

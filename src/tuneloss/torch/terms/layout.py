@@ -42,6 +42,12 @@ class Layout:
     learned: tuple[Placed[ConvexPiecewiseLinear], ...]
     data: dict[str, int]
 
+    @property
+    def term_names(self) -> list[str]:
+        """The names of all terms, in the order of their first weights."""
+        first = self.data | {name: positions[0] for name, _, positions in self.penalties}
+        return sorted(first, key=first.__getitem__)
+
     def positions(self, name: str) -> list[int]:
         """Return the positions of all weights of a penalty, or the position of one weight, by its name."""
         for placed in self.penalties:

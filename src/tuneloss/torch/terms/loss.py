@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,10 +13,11 @@ from torch import Tensor, nn
 
 from tuneloss.core.box import Box
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.terms.data_terms import Batch, Source, Term, describe, takes_model_and_batch
+from tuneloss.torch.terms.data_terms import Batch, DataTerm, Term, describe, is_regularizer, takes_model_and_batch
 from tuneloss.torch.terms.decimals import shortest
 from tuneloss.torch.terms.layout import Bounds, make_layout
 from tuneloss.torch.terms.penalties import Penalty, add
+from tuneloss.torch.terms.per_source import PerSource
 from tuneloss.torch.wrappers import SharedForward, reshard, trainable
 from tuneloss.types import Array
 
@@ -30,7 +32,8 @@ class LinearLoss(nn.Module):
     Parameters
     ----------
     terms : mapping of str to term, or sequence of terms
-        In a sequence, a callable may also return ``{name: scalar}``: several terms of one forward.
+        A callable may also return ``{name: scalar}``: several terms of one forward, such as tasks. Their names are in
+        the box. In a mapping, the name of the callable itself then is not. `PerSource` gives one term per data source.
     box : mapping or Box
         ``{term: (lower, upper)}``, with a number instead of a pair to pin a weight. A bound applies to each weight of
         its term. Or a `Box` over the names of all weights, such as ``Box.simplex(names)``.
@@ -56,6 +59,9 @@ class LinearLoss(nn.Module):
         The names of the weights, in their order.
     box : Box
         The weights that are allowed.
+    last : dict of str to scalar tensor
+        The value of each term in the last call, detached and on its device. For a penalty with several weights, it is
+        their weighted sum. The keys never change: a term that the last call did not evaluate is nan.
 
     Examples
     --------
@@ -65,13 +71,14 @@ class LinearLoss(nn.Module):
     >>> loss.set_weights({"l2": 0.01})
     >>> model, batch = nn.Linear(3, 2), (torch.ones(4, 3), torch.tensor([0, 1, 1, 0]))
     >>> loss(model, batch).backward()
-    >>> list(loss.last)
-    ['l2', 'logloss']
+    >>> {name: value.item() > 0 for name, value in loss.last.items()}
+    {'logloss': True, 'l2': True}
     """
 
     weights: Tensor
     names: tuple[str, ...]
     box: Box
+    last: dict[str, Tensor]
 
     def __init__(
         self,
@@ -88,23 +95,24 @@ class LinearLoss(nn.Module):
         pairs = list(terms.items()) if isinstance(terms, Mapping) else [(None, term) for term in terms]
         _check_terms(pairs)
         penalties = [(name or term.name, term) for name, term in pairs if isinstance(term, Penalty)]
-        self.sources = [Source(term, name) for name, term in pairs if not isinstance(term, Penalty)]
+        data = [(name, term) for name, term in pairs if not isinstance(term, Penalty)]
+        self.data_terms = [DataTerm(t, name, several=_may_give_several(name, t, box, pairs)) for name, t in data]
         self.layout = make_layout(
             box,
             penalties,
-            [source.names[0] for source in self.sources if source.names is not None],
-            others=not isinstance(terms, Mapping),
+            [name for term in self.data_terms for name in term.names or ()],
+            others=any(term.names is None for term in self.data_terms),
         )
         self.box, self.names = self.layout.box, self.layout.box.names
         self.penalties = nn.ModuleList([penalty for _, penalty in penalties])  # so that they move and are saved with it
-        self.modules_of_terms = nn.ModuleList([s.term for s in self.sources if isinstance(s.term, nn.Module)])
+        self.modules_of_terms = nn.ModuleList([s.term for s in self.data_terms if isinstance(s.term, nn.Module)])
         if normalize and any(self.box.lower[j] < 0 for j in self.layout.data.values()):
             raise InvalidInput(
                 f"With normalize=True the weights of data terms must not be negative; found {self.box}. Raise the "
                 "lower bounds to 0, or leave it off."
             )
         self.normalize, self.share_forward = normalize, share_forward
-        self._last: dict[str, Tensor] = {}
+        self.last = dict.fromkeys(self.layout.term_names, torch.tensor(math.nan))
         self._numbers: tuple[Tensor | None, int, list[float]] = (None, 0, [])
         start = self.box.lower if weights is not None else self._first_weights()
         self.register_buffer("weights", torch.tensor(start, dtype=torch.get_default_dtype()))
@@ -117,16 +125,16 @@ class LinearLoss(nn.Module):
         box, data = self.box, self.layout.data
         if box.is_simplex:
             return np.full(len(box), 1 / len(box))
-        regularizers = {source.known_name for source in self.sources if source.regularizes}
+        regularizers = {term.known_name for term in self.data_terms if term.regularizes}
         tasks = [j for name, j in data.items() if name not in regularizers]
         start = box.lower.copy()
         start[tasks] = np.clip(1.0, box.lower[tasks], box.upper[tasks])
         return start
 
     @property
-    def last(self) -> dict[str, float]:
-        """The value of each term that the last call evaluated; for a penalty with several weights, its weighted sum."""
-        return {name: float(value) for name, value in self._last.items()}
+    def source_names(self) -> set[str]:
+        """The names of the terms that are those of data sources."""
+        return {name for term in self.data_terms if term.of_sources for name in term.names or ()}
 
     def as_dict(self) -> dict[str, float]:
         """Return the weights by name, each as the shortest decimal that the buffer rounds to the same weight."""
@@ -167,7 +175,7 @@ class LinearLoss(nn.Module):
     def forward(self, model: nn.Module, batch: Batch) -> Tensor:
         weights = self.numbers()
         parts: list[Tensor] = []
-        last: dict[str, Tensor] = {}
+        values: dict[str, Tensor] = {}
         reshard(model)
         # Penalties first: under FSDP2 the parameters are sharded before the forward, not after it.
         active = [placed for placed in self.layout.penalties if any(weights[j] for j in placed.positions)]
@@ -175,20 +183,28 @@ class LinearLoss(nn.Module):
         for name, penalty, positions in active:
             part = penalty.total(params, [weights[j] for j in positions])
             parts.append(part)
-            last[name] = part.detach() / weights[positions[0]] if len(positions) == 1 else part.detach()
+            values[name] = part.detach() / weights[positions[0]] if len(positions) == 1 else part.detach()
         wanted = [name for name, j in self.layout.data.items() if weights[j] != 0]
         for name, value in self.data_values(model, batch, wanted).items():
-            last[name] = value.detach()
+            values[name] = value.detach()
             weight = weights[self.layout.data[name]]
             if weight != 0:
                 parts.append(weight * value)
-        self._last = last
-        total = add([part.to(parts[-1].device) for part in parts])  # not empty: a box does not contain the zero vector
+        if not parts:  # all terms that the batch has have weight 0
+            parts = [0.0 * value for value in self.data_values(model, batch).values()]
+        total = add([part.to(parts[-1].device) for part in parts])
+        not_evaluated = total.detach().new_full((), math.nan)  # on the device, so that no call waits for it
+        self.last = {name: values.get(name, not_evaluated) for name in self.layout.term_names}
         size = sum(weights[j] for j in self.layout.data.values()) if self.normalize else 0.0
         return total / size if size else total
 
     def data_values(
-        self, model: nn.Module, batch: Batch, names: Iterable[str] | None = None, *, of: Sequence[Source] | None = None
+        self,
+        model: nn.Module,
+        batch: Batch,
+        names: Iterable[str] | None = None,
+        *,
+        of: Sequence[DataTerm] | None = None,
     ) -> dict[str, Tensor]:
         """Evaluate data terms on a batch.
 
@@ -198,8 +214,8 @@ class LinearLoss(nn.Module):
         batch : object
         names : iterable of str, optional
             The terms that are needed, by default all. Other terms that the same callable returns are included.
-        of : sequence of Source, optional
-            The sources to evaluate, by default all.
+        of : sequence of DataTerm, optional
+            The callables to evaluate, by default all.
 
         Returns
         -------
@@ -208,13 +224,24 @@ class LinearLoss(nn.Module):
         wanted = set(self.layout.data if names is None else names)
         stand_in = SharedForward(model) if self.share_forward else model
         values: dict[str, Tensor] = {}
-        for source in self.sources if of is None else of:
-            if source.names is None or not wanted.isdisjoint(source.names):
-                new = source.names is None
-                values |= source.values(stand_in, batch)
+        for term in self.data_terms if of is None else of:
+            if term.names is None or not wanted.isdisjoint(term.names):
+                new = term.names is None
+                values |= term.values(stand_in, batch, wanted)
                 if new:
-                    self._check_sources()
+                    self._check_data_terms()
         return values
+
+    def forwards(self) -> list[list[DataTerm]]:
+        """Return the callables in groups that need a forward of their own: each random one and each of sources."""
+        apart = [[term] for term in self.data_terms if term.is_random or term.of_sources]
+        rest = [term for term in self.data_terms if not term.is_random and not term.of_sources]
+        return [rest, *apart] if rest else apart
+
+    def counts_in(self, terms: Sequence[DataTerm]) -> bool:
+        """Return whether one of these callables has a term whose weight is not 0 now."""
+        weights = self.weights.tolist()
+        return any(weights[self.layout.data[name]] != 0 for term in terms for name in term.names or ())
 
     def place_knots(self, model: nn.Module) -> None:
         """Place the knots of every `ConvexPiecewiseLinear` that has none yet at quantiles of the model's parameters.
@@ -259,14 +286,14 @@ class LinearLoss(nn.Module):
     def extra_repr(self) -> str:
         return f"{self.box}, normalize={self.normalize}"
 
-    def _check_sources(self) -> None:
+    def _check_data_terms(self) -> None:
         """Raise unless the names that terms have returned so far are those of the box, each once."""
-        returned = [name for s in self.sources for name in s.names or ()]
+        returned = [name for s in self.data_terms for name in s.names or ()]
         unknown = [name for name in returned if name not in self.layout.data]
-        complete = all(s.names is not None for s in self.sources)
+        complete = all(s.names is not None for s in self.data_terms)
         missing = [n for n in self.layout.data if n not in returned] if complete else []
         if unknown or missing or len(set(returned)) < len(returned):
-            for s in self.sources:
+            for s in self.data_terms:
                 s.forget()
             raise InvalidInput(
                 f"The data terms must give the names {list(self.layout.data)} of the box, each once; found {returned}: "
@@ -286,6 +313,19 @@ def _check_terms(pairs: Sequence[tuple[str | None, Any]]) -> None:
                 f"{describe(term)}{f' for {name!r}' if name else ''}. Give e.g. lambda model, batch: "
                 "F.cross_entropy(model(batch[0]), batch[1])."
             )
+
+
+def _may_give_several(name: str | None, term: Term, box: Bounds, pairs: Sequence[tuple[str | None, Any]]) -> bool:
+    """Return whether a callable under this name may give several terms: the box has at least two names to spare.
+
+    `pairs` are all terms with their names.
+    """
+    names = box.names if isinstance(box, Box) else tuple(box) if isinstance(box, Mapping) else ()
+    if name is None or name in names or is_regularizer(term):
+        return False
+    taken = {other or getattr(t, "name", "") for other, t in pairs}
+    taken |= {source for _, t in pairs if isinstance(t, PerSource) for source in t.names}
+    return sum(n not in taken and n.partition("/")[0] not in taken for n in names) >= 2
 
 
 def _refuse_another_loss(module: nn.Module, state: Mapping[str, Any], prefix: str, *_: Any) -> None:
