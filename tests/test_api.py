@@ -22,6 +22,8 @@ PUBLIC = {  # a room, and all that it exports
     "tuneloss.integrations.lightning": ["TuneLossCallback"],
     "tuneloss.integrations.optuna": ["TuneLossSampler"],
     "tuneloss.integrations.transformers": ["TuneLossMixin", "TuneLossTrainer"],
+    "tuneloss.integrations.ray": ["TuneLossSearch", "reported"],
+    "tuneloss.jax": ["observe"],
     "tuneloss.data": ["Dataset", "read_dataset", "read_inputs"],
     "tuneloss.sklearn": [
         "ModelComparison",
@@ -59,6 +61,8 @@ NEEDS = {  # a room, and the library that it adapts to
     "tuneloss.integrations.lightning": "lightning",
     "tuneloss.integrations.optuna": "optuna",
     "tuneloss.integrations.transformers": "transformers",
+    "tuneloss.integrations.ray": "ray",
+    "tuneloss.jax": "jax",
     "tuneloss.sklearn": "sklearn",
     "tuneloss.torch": "torch",
     "tuneloss.torch.observing": "torch",

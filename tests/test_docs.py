@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tuneloss import LossTuner
+
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(page.name for page in DOCS.glob("*.md") if "```python" in page.read_text(encoding="utf-8"))
 
-TESTED_BELOW = {"troubleshooting.md", "tutorial_observe.md", "tutorial_online.md"}
+TESTED_BELOW = {"jax.md", "machines.md", "ray.md", "troubleshooting.md", "tutorial_observe.md", "tutorial_online.md"}
 TESTED_ELSEWHERE = {"lightning.md", "trackers.md", "transformers.md"}  # in files of their own: they need more libraries
 
 
@@ -163,3 +165,73 @@ def test_the_tutorial_of_several_runs_shows_its_output():
     assert names["first"] == pytest.approx(0.474, abs=0.05)
     assert names["tuned"] == pytest.approx(0.362, abs=0.05)
     assert names["tuned"] < min(names["first"], names["plain"], names["random"])
+
+
+def programs(page: str) -> list[str]:
+    """The programs of a page, each of at most 25 lines with code."""
+    found = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+    assert all(len([line for line in program.splitlines() if line.strip()]) <= 25 for program in found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def jax_page() -> dict:
+    """The names that the programs of the page about JAX define."""
+    pytest.importorskip("jax")
+    pytest.importorskip("optax")
+    programs("jax.md")
+    names, printed = run("jax.md")
+    assert printed == "".join(outputs("jax.md"))
+    return names
+
+
+def test_the_online_policy_lowers_the_test_log_loss(jax_page):
+    """Without the line that learns, the program prints what the page says, which is more."""
+    program = programs("jax.md")[0]
+    plain = re.sub(r"    weights = learner.*\n", "", program)
+    assert len(plain.splitlines()) == len(program.splitlines()) - 1
+    with redirect_stdout(io.StringIO()) as printed:
+        exec(plain, {})
+    assert printed.getvalue() == "test log loss 0.86\n"
+    assert "prints 0.86" in (DOCS / "jax.md").read_text(encoding="utf-8")
+    assert jax_page["log_loss"](jax_page["w"], jax_page["test"]) < 0.75
+
+
+def test_the_tuner_lowers_the_validation_log_loss(jax_page):
+    without = jax_page["train_once"]({"log_loss": 1.0, "l2": 0.0}).error
+    assert without == pytest.approx(0.37, abs=0.005)
+    assert "the validation log loss is 0.37." in (DOCS / "jax.md").read_text(encoding="utf-8")
+    assert jax_page["best"].observation.error < 0.95 * without
+
+
+def test_the_search_of_the_page_about_ray_is_better_than_its_first_trial(tmp_path, monkeypatch):
+    from tests.ray_cluster import local_cluster  # before Ray is imported
+
+    pytest.importorskip("ray.tune")
+    pytest.importorskip("optuna")
+    assert len(programs("ray.md")) == 1
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))  # where Ray keeps experiments
+    with local_cluster():
+        names, printed = run("ray.md")
+    errors = [run.observation.error for run in LossTuner(names["box"], journal=tmp_path / "runs.jsonl").history]
+    assert f"validation error {min(errors):.0f}" in printed
+    assert len(errors) == 8
+    assert min(errors) < 0.8 * errors[0]
+
+
+def test_workers_of_the_page_about_machines_share_a_study(tmp_path, monkeypatch):
+    """The program runs twice, as on two machines; the second continues the study of the first."""
+    optuna = pytest.importorskip("optuna")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    assert len(programs("machines.md")) == 1
+    monkeypatch.chdir(tmp_path)
+    assert [len(run("machines.md")[0]["study"].trials) for _ in range(2)] == [15, 30]
+
+
+@pytest.mark.parametrize("page", ["jax.md", "machines.md", "ray.md"])
+def test_the_tests_that_a_page_names_exist(page):
+    tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("test_*.py"))
+    named = re.findall(r"`(test_\w+)`", (DOCS / page).read_text(encoding="utf-8"))
+    assert len(named) >= 3
+    assert all(f"def {name}(" in tests for name in named)

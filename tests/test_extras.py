@@ -21,7 +21,10 @@ import {part}
 PARTS = [
     ("tuneloss.torch", "torch", "torch"),
     ("tuneloss.torch.terms", "torch", "torch"),
+    ("tuneloss.jax", "jax", "jax"),
     ("tuneloss.integrations.lightning", "lightning", "lightning"),
+    ("tuneloss.integrations.ray", "ray", "ray"),
+    ("tuneloss.integrations.ray", "optuna", "ray"),
     ("tuneloss.integrations.optuna", "optuna", "optuna"),
     ("tuneloss.integrations.transformers", "transformers", "transformers"),
     ("tuneloss.integrations.transformers", "accelerate", "transformers"),

@@ -28,6 +28,7 @@ BELOW = {  # a room, and the rooms it may import
     "baselines": ["checks", "core", "errors", "tuning", "types"],
     "report": ["core", "errors", "files", "hinges", "text", "tuning", "types"],
     "torch": ["checks", "core", "errors", "extras", "files", "hinges", "ranking", "tuning", "types"],
+    "jax": ["core", "errors", "extras", "types"],
     "integrations": ["checks", "core", "errors", "extras", "torch", "tuning", "types"],
     "data": ["errors", "npz", "types"],
     "sklearn": ["checks", "core", "data", "errors", "files", "hinges", "npz", "report", "tuning", "types"],

@@ -3,7 +3,9 @@
 import json
 import subprocess
 import sys
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 import numpy as np
@@ -13,6 +15,7 @@ optuna = pytest.importorskip("optuna")
 
 from tuneloss import Box, LossTuner, Observation  # noqa: E402
 from tuneloss.errors import InvalidInput  # noqa: E402
+from tuneloss.integrations import optuna_turns  # noqa: E402
 from tuneloss.integrations.optuna import KEY, Outcome, TuneLossSampler, idle_trials  # noqa: E402
 from tuneloss.tuning.proposals import FAILED_RADIUS  # noqa: E402
 from tuneloss.tuning.sampling import distance  # noqa: E402
@@ -67,7 +70,7 @@ def test_the_tuner_is_told_which_form_proposed_each_trial():
     study = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))
     study.optimize(objective, n_trials=6)
     sampler = TuneLossSampler(BOX, seed=3)
-    sampler._propose(study, study.ask())
+    sampler._propose(study, study.ask(), study.trials[:6])
     forms = [trial.system_attrs[KEY]["form"] for trial in study.trials[:6]]
     assert set(forms) == {None, "calibrated", "paper"}
     assert [run.form for run in sampler._studies[study].tuner.history] == forms
@@ -96,7 +99,7 @@ def test_a_sampler_that_saw_every_trial_asks_what_a_new_one_asks(fallback):
         running.append(study.ask())
         weights = suggested(running[-1])
         new = TuneLossSampler(BOX, fallback=fallback, seed=3)
-        fresh = new._propose(study, study.trials[-1])
+        fresh = new._propose(study, study.trials[-1], study.trials[:-1])
         if study.trials[-1].system_attrs[KEY] is not None:
             assert fresh.form == study.trials[-1].system_attrs[KEY]["form"]
             np.testing.assert_array_equal(fresh.point, study.trials[-1].system_attrs[KEY]["weights"])
@@ -159,6 +162,59 @@ def test_two_processes_share_a_study(tmp_path, kind):
     assert len(points) == 12
     assert len({tuple(point) for point in points}) == 12
     assert study.best_value < 1.02 * best_of_a_grid()
+
+
+class Slow(TuneLossSampler):
+    """Takes its time to propose, so that trials that ask at once have all proposed before one of them has stored it."""
+
+    def _propose(self, study, trial, trials):
+        proposal = super()._propose(study, trial, trials)
+        time.sleep(0.3)
+        return proposal
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "journal"])
+def test_workers_that_ask_at_once_do_not_train_with_the_same_proposal(tmp_path, kind):
+    """One model without gradients: LearnLoss says the same to every worker. One takes it, the others fall back."""
+    study = optuna.create_study(study_name="s", storage=make_storage(kind, tmp_path), sampler=TuneLossSampler(BOX))
+    study.optimize(lambda trial: tell(trial, train(suggested(trial)).without_gram()), n_trials=1)
+
+    def ask(number):
+        sampler = Slow(BOX, fallback=optuna.samplers.RandomSampler(seed=number), seed=3)
+        worker = optuna.load_study(study_name="s", storage=make_storage(kind, tmp_path), sampler=sampler)
+        suggested(worker.ask())
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(ask, range(4)))
+    assert len({tuple(point) for point in asked(study)}) == 5
+    learned = [trial.system_attrs[KEY] is not None for trial in study.trials]
+    assert learned[:2] == [True, True]
+    assert not all(learned)
+
+
+@pytest.mark.parametrize(("asked_at", "least", "most"), [(0.0, 0.0, 0.3), (time.time() + 60, 0.3, 3.0)])
+def test_a_worker_that_was_killed_as_it_asked_holds_up_others_for_a_bounded_time(monkeypatch, asked_at, least, most):
+    """It asked long ago: nobody waits. It asks just now: others wait, but not for ever."""
+    monkeypatch.setattr(optuna_turns, "LONGEST_WAIT", 0.3)
+    study = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))
+    killed = study.ask()
+    study._storage.set_trial_system_attr(killed._trial_id, optuna_turns.ASKED_AT, asked_at)
+    began = time.monotonic()
+    suggested(study.ask())
+    assert least <= time.monotonic() - began < most
+
+
+def test_where_a_box_is_one_point_trials_share_it():
+    """Also beside a worker that was killed before it was sure of that point."""
+    study = optuna.create_study(sampler=TuneLossSampler(Box.simplex(["a"]), seed=3))
+    leave_running(study, {"weights": [1.0], "form": None, "undecided": True})
+    assert study.ask().suggest_float("a", 0.0, 1.0) == 1.0
+
+
+def tell(trial, seen):
+    """Store an observation, and return its error."""
+    trial.set_user_attr(KEY, seen.to_dict())
+    return seen.error
 
 
 def best_of_a_grid():
@@ -259,7 +315,10 @@ def test_trials_without_use_do_no_harm():
             trial.set_user_attr(KEY, {"error": 1.0, "features": [1.0]})
         return value
 
-    with pytest.warns(RuntimeWarning, match="Trial 4 is left out, since"):
+    with (
+        pytest.warns(RuntimeWarning, match="trial 3 has none"),
+        pytest.warns(RuntimeWarning, match="Trial 4 is left out, since"),
+    ):
         study.optimize(troubled, n_trials=14, catch=(RuntimeError,))
     assert len({tuple(point) for point in asked(study)}) == 14
     assert study.best_value < 1.02 * best_of_a_grid()
@@ -315,7 +374,8 @@ def test_weights_that_a_user_enqueues_or_leaves_out_are_told_as_far_as_they_are_
         trial.set_user_attr(KEY, seen.to_dict())
         return seen.error
 
-    study.optimize(only_l2, n_trials=2)
+    with pytest.warns(RuntimeWarning, match=r"cannot choose \['smooth'\]"):
+        study.optimize(only_l2, n_trials=2)
     study.optimize(objective, n_trials=3)
     assert len(study.trials) == 6
 
@@ -347,6 +407,49 @@ def test_hundred_and_one_weights_go_through_every_storage(tmp_path, storage):
     back = Observation.from_dict(study.trials[0].user_attrs[KEY])
     np.testing.assert_array_equal(back.gram, seen.gram)
     np.testing.assert_array_equal(back.features, seen.features)
+
+
+def test_a_complete_trial_without_an_observation_is_said_once():
+    study = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))
+    wanted = r"must store an observation as user attribute 'tuneloss'; trial 0 has none, so .* learns nothing .* Call"
+    with pytest.warns(RuntimeWarning, match=wanted) as caught:
+        study.optimize(lambda trial: train(suggested(trial)).error, n_trials=3)
+    assert len(caught) == 1
+
+
+def test_an_observation_by_another_name_is_said_once():
+    study = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))
+
+    def misspelt(trial):
+        seen = train(suggested(trial))
+        trial.set_user_attr("tunelos", seen.to_dict())
+        return seen.error
+
+    with pytest.warns(RuntimeWarning, match="trial 0 has an observation as user attribute 'tunelos', so") as caught:
+        study.optimize(misspelt, n_trials=3)
+    assert len(caught) == 1
+
+
+def suggested_by_another_name(trial):
+    return trial.suggest_float("smoth", 0.0, 2.0)
+
+
+def suggested_with_a_step(trial):
+    return trial.suggest_float("smooth", 0.0, 2.0, step=0.1)
+
+
+@pytest.mark.parametrize("other", [suggested_by_another_name, suggested_with_a_step])
+def test_a_weight_that_the_sampler_cannot_choose_is_said_once(other):
+    study = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))
+
+    def mistaken(trial):
+        l2 = trial.suggest_float("l2", 0.01, 100.0, log=True)
+        return tell(trial, train({"l2": l2, "smooth": other(trial), "logloss": 1.0}))
+
+    wanted = r"each free weight .* trial 0 suggested \['l2', 'smoo?th'\], so .* cannot choose \['smooth'\]. Call"
+    with pytest.warns(RuntimeWarning, match=wanted) as caught:
+        study.optimize(mistaken, n_trials=3)
+    assert len(caught) == 1
 
 
 def test_bad_arguments():

@@ -14,6 +14,8 @@ from optuna.testing.pytest_samplers import (
 from tuneloss import Box
 from tuneloss.integrations.optuna import TuneLossSampler
 
+# Trials of these tests have no observations, and suggest other parameters than weights.
+pytestmark = pytest.mark.filterwarnings("ignore:A trial must store an observation", "ignore:An objective must suggest")
 BOX = Box.from_dict({"l2": (0.01, 100.0), "smooth": (0.0, 2.0), "logloss": 1.0})
 NAMED_XY = Box.from_dict({"x": (-5.0, 5.0), "y": (0.0, 1.0), "logloss": 1.0})
 

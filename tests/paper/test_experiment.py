@@ -77,6 +77,44 @@ def test_a_backend_that_returns_lists_only_works_in_rounds(tmp_path):
         assert [unit for unit, _ in results] == units[1:]
 
 
+@dataclass(frozen=True)
+class Process:
+    """A unit that says in which process it runs."""
+
+    number: int
+
+    def run(self):
+        return [{"process": os.getpid()}]
+
+
+def test_all_rounds_share_their_workers():
+    with joblib.parallel_config(backend="multiprocessing"):
+        processes = {records[0]["process"] for _, records in side_by_side([Process(i) for i in range(9)], 2)}
+    assert len(processes) <= 2
+
+
+def test_a_ray_cluster_runs_an_experiment(tmp_path):
+    """`Table1` on digits, as `tuneloss paper table1 --quick` runs it: all records are there, with the same weights."""
+    from tests.ray_cluster import local_cluster  # before Ray is imported
+
+    pytest.importorskip("ray")
+    from ray.util.joblib import register_ray
+
+    units = Table1(["digits"], **Table1.QUICK | {"runs": 2}).units()
+    here = run_units(units, jobs=2)
+    with local_cluster(1):
+        register_ray()
+        with joblib.parallel_backend("ray"):
+            there = run_units(units, tmp_path / "table1-quick.jsonl", jobs=2)
+    assert len(there) == 2 * len(units) == len(read_records(tmp_path / "table1-quick.jsonl"))
+    asked = [
+        [(record["tuner"], record["repeat"], record["weights"]) for record in records] for records in (here, there)
+    ]
+    assert (
+        asked[0][::2] == asked[1][::2]
+    )  # first runs; the others differ, since few epochs are set in this process only
+
+
 def test_side_by_side_gives_the_same_records(tmp_path):
     units = Table1(["digits"], repeats=1, runs=1).units()
     one, two = (run_units(units, tmp_path / f"{jobs}.jsonl", jobs=jobs) for jobs in (1, 2))

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,13 +15,16 @@ from tuneloss.core.box import Box, check_box
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
 from tuneloss.extras import needs
+from tuneloss.integrations.optuna_advice import is_range, problems
+from tuneloss.integrations.optuna_study import Outcome, StudyState, idle_trials
+from tuneloss.integrations.optuna_turns import KEY, MAX_LOOKS, UNDECIDED, begin_to_ask, undecided_before, wait_for
 from tuneloss.tuning.ask_tell import LossTuner
-from tuneloss.tuning.proposals import Fallback, Proposal
+from tuneloss.tuning.proposals import MAX_TRIES, Fallback, Proposal
 from tuneloss.tuning.sampling import nearby, same_point
 from tuneloss.types import Array
 
 with needs("optuna", "optuna"):
-    from optuna.distributions import BaseDistribution, FloatDistribution
+    from optuna.distributions import BaseDistribution
     from optuna.samplers import BaseSampler, TPESampler
     from optuna.trial import FrozenTrial, TrialState
 
@@ -34,66 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["TuneLossSampler"]
 
 PATIENCE = 3  # trials of the tuner without a gain after which the fallback samples the weights
-KEY = "tuneloss"  # name of the user attribute with the observation, and of the system attribute with the proposal
-
-
-class Outcome(NamedTuple):
-    """The outcome of a trial.
-
-    Parameters
-    ----------
-    began, ended : datetime
-        When the trial began and ended.
-    score : float
-        Its metric, or else its error.
-    is_learned : bool
-        Whether the tuner proposed its weights.
-    """
-
-    began: datetime
-    ended: datetime
-    score: float
-    is_learned: bool
-
-
-@dataclass
-class StudyState:
-    """What the sampler knows of one study.
-
-    Parameters
-    ----------
-    tuner : LossTuner
-        A tuner that was told the outcomes of all ended trials.
-    outcomes : list of Outcome
-        The trials with an observation.
-    taken : list of (k,) arrays
-        Weights that must not be proposed again.
-    n_trials : int
-        The number of ended trials that were processed.
-    last : (datetime, int) tuple
-        When the last of them ended, and its number.
-    """
-
-    tuner: LossTuner
-    outcomes: list[Outcome] = field(default_factory=list)
-    taken: list[Array] = field(default_factory=list)
-    n_trials: int = 0
-    last: tuple[datetime, int] = (datetime.min, -1)
-
-    def ask(self, in_use: Sequence[Array], n_unknown: int) -> Proposal:
-        """Return the next weights, apart from weights in use and from those of `n_unknown` trials about to ask."""
-        reserved: list[Array] = []
-        try:
-            for point in in_use:
-                self.tuner.reserve(point)
-                reserved.append(point)
-            for _ in range(n_unknown + 1):
-                proposal = self.tuner.propose()
-                reserved.append(proposal.point)
-            return proposal
-        finally:
-            for point in reserved:
-                self.tuner.release(point)
 
 
 class TuneLossSampler(BaseSampler):
@@ -147,6 +87,7 @@ class TuneLossSampler(BaseSampler):
         self.seed = _any_seed() if seed is None else as_integer(seed, "seed", 0)
         self._fallback_takes_over = fallback is not None and not box.is_simplex
         self._others = TPESampler(seed=seed) if fallback is None else fallback
+        self._warned: set[str] = set()  # kinds of problems that were said once
         self._clear_state()
 
     def _clear_state(self) -> None:
@@ -194,6 +135,11 @@ class TuneLossSampler(BaseSampler):
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
         self._others.after_trial(study, trial, state, values)
+        if state == TrialState.COMPLETE:
+            for kind, sentence in problems(trial, self.box).items():
+                if kind not in self._warned:
+                    self._warned.add(kind)
+                    warnings.warn(sentence, RuntimeWarning, stacklevel=2)
 
     def reseed_rng(self) -> None:
         self._others.reseed_rng()
@@ -202,7 +148,7 @@ class TuneLossSampler(BaseSampler):
 
     def _weight(self, study: Study, trial: FrozenTrial, name: str, distribution: BaseDistribution) -> float | None:
         """Return the weight of this name, clipped to the suggested range; None if another sampler must choose it."""
-        if name not in self.box.names or not isinstance(distribution, FloatDistribution) or distribution.step:
+        if name not in self.box.names or not is_range(distribution):
             return None
         point = self._point(study, trial)
         if point is None:
@@ -216,26 +162,43 @@ class TuneLossSampler(BaseSampler):
         """
         with self._lock:
             attributes = study._storage.get_trial(trial._trial_id).system_attrs
-            if KEY not in attributes:
-                proposal = self._propose(study, trial)
-                record = None if proposal is None else {"weights": proposal.point.tolist(), "form": proposal.form}
-                study._storage.set_trial_system_attr(trial._trial_id, KEY, record)
-            else:
-                proposal = self._recorded_proposal(attributes)
+            proposal = self._recorded_proposal(attributes) if KEY in attributes else self._reserve(study, trial)
             return None if proposal is None else proposal.point
 
-    def _propose(self, study: Study, trial: FrozenTrial) -> Proposal | None:
-        trials = [other for other in study.get_trials(deepcopy=False) if other.number != trial.number]
+    def _reserve(self, study: Study, trial: FrozenTrial) -> Proposal | None:
+        """Propose weights that no other trial has, and store them; see `optuna_turns` for workers that ask at once."""
+        storage = study._storage
+        begin_to_ask(storage, trial)
+        for _ in range(MAX_LOOKS):
+            trials = [other for other in study.get_trials(deepcopy=False) if other.number != trial.number]
+            proposal = self._propose(study, trial, trials)
+            earlier = undecided_before(trial, trials)
+            if proposal is None or not earlier:
+                break
+            storage.set_trial_system_attr(trial._trial_id, KEY, _record_of(proposal) | {UNDECIDED: True})
+            points = map(self._weights, wait_for(storage, earlier))
+            if not any(point is not None and same_point(proposal.point, point) for point in points):
+                break
+        storage.set_trial_system_attr(trial._trial_id, KEY, None if proposal is None else _record_of(proposal))
+        return proposal
+
+    def _propose(self, study: Study, trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> Proposal | None:
+        """Return weights for a trial, given all other trials; None if the fallback is to sample them."""
         state = self._state_of(study, trials)
         if self._fallback_takes_over and idle_trials(state.outcomes) >= PATIENCE:
             return None
         running = [other for other in trials if other.state == TrialState.RUNNING]
         in_use = [point for other in running if (point := self._weights(other)) is not None]
         proposal = state.ask(in_use, n_unknown=sum(_is_about_to_ask(other, trial) for other in running))
-        if not any(same_point(proposal.point, other) for other in (*state.taken, *in_use)):
+        taken = np.array([*state.taken, *in_use]).reshape(-1, len(self.box))
+        if not same_point(taken, proposal.point):
             return proposal
+        if self._fallback_takes_over:
+            return None
         rng = np.random.default_rng([self.seed, trial.number])
-        return None if self._fallback_takes_over else Proposal(nearby(self.box, proposal.point, rng), proposal.form)
+        points = (nearby(self.box, proposal.point, rng) for _ in range(MAX_TRIES))
+        free = (point for point in points if not same_point(taken, point))
+        return Proposal(next(free, proposal.point), proposal.form)
 
     def _state_of(self, study: Study, trials: Sequence[FrozenTrial]) -> StudyState:
         """Return the state of the study after telling the tuner all ended trials, in the order of their ends."""
@@ -311,20 +274,14 @@ class TuneLossSampler(BaseSampler):
         return Proposal(np.array(weights), form) if len(weights) == len(self.box) else None
 
 
-def idle_trials(outcomes: Sequence[Outcome]) -> int:
-    """Count the learned trials without a gain that began after the best trial had ended."""
-    best, best_ended, n_idle = math.inf, datetime.max, 0
-    for outcome in sorted(outcomes, key=lambda outcome: outcome.ended):
-        if outcome.score < best:
-            best, best_ended, n_idle = outcome.score, outcome.ended, 0
-        elif outcome.is_learned and outcome.began >= best_ended:
-            n_idle += 1
-    return n_idle
-
-
 def _is_about_to_ask(other: FrozenTrial, trial: FrozenTrial) -> bool:
     """Return whether another trial, which began before this one, has no weights yet."""
     return KEY not in other.system_attrs and other.number < trial.number
+
+
+def _record_of(proposal: Proposal) -> dict[str, Any]:
+    """Return a proposal as JSON types; `_recorded_proposal` reads it."""
+    return {"weights": proposal.point.tolist(), "form": proposal.form}
 
 
 def _any_seed() -> int:

@@ -201,7 +201,8 @@ def side_by_side(units: Sequence[Unit], jobs: int) -> Iterator[tuple[Unit, list[
     """Run units at once, and yield each with its records as it ends.
 
     joblib runs the units, and `joblib.parallel_config` gives them to another backend, such as a Ray or Dask cluster. A
-    backend that returns nothing before all units have ended gets as many units at a time as it runs at once.
+    backend that returns nothing before all units have ended gets as many units at a time as it runs at once, always in
+    the same workers.
 
     Parameters
     ----------
@@ -217,8 +218,9 @@ def side_by_side(units: Sequence[Unit], jobs: int) -> Iterator[tuple[Unit, list[
         parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
     except ValueError:  # this backend returns lists only
         at_once = max(1, joblib.effective_n_jobs(jobs))
-        for start in range(0, len(calls), at_once):
-            yield from joblib.Parallel(n_jobs=jobs)(calls[start : start + at_once])
+        with joblib.Parallel(n_jobs=jobs) as parallel:  # all rounds share its workers, whose start takes seconds on Ray
+            for start in range(0, len(calls), at_once):
+                yield from parallel(calls[start : start + at_once])
     else:
         yield from parallel(calls)
 
