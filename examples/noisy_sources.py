@@ -1,7 +1,7 @@
 """Eight data sources, some with wrong labels: which of them to trust is learned inside one training run.
 
 python examples/noisy_sources.py            small: digits, one seed
-python examples/noisy_sources.py --full     two sets of image features (TUNELOSS_DATA), ten seeds, into docs/
+python examples/noisy_sources.py --full     also two sets of image features (TUNELOSS_DATA), ten seeds, into docs/
 python examples/noisy_sources.py --choose   what was chosen from: pets, seeds 100 to 103
 
 Each class is spread unevenly over the sources, so no single source is enough. 200 examples with right labels are for
@@ -10,7 +10,7 @@ loss, after its outputs were divided by a temperature that is fitted to the same
 unsure, and calibration alone would repair much of that.
 
 Weights are updated every five training steps, by `OnlineTuner` with its default policy and by hypergradients. This
-number and the rates of hypergradients were chosen on oxford_iiit_pet; the figure shows tf_flowers and caltech101.
+number and the rates of hypergradients were chosen on oxford_iiit_pet. The figure shows three other data sets.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Problem:
 def draw(key: Record, folder: str | None) -> Problem:
     """Spread training examples over the sources, and replace some labels by random ones."""
     rng = np.random.default_rng([key["seed"], 17])
-    split = load(key["data"], folder) if folder else digits_split(rng)
+    split = digits_split(rng) if key["data"] == "digits" else load(key["data"], folder)
     x, y = split.train
     home = np.zeros(len(y), dtype=int)
     for label in range(split.n_classes):
@@ -164,15 +164,18 @@ def run(key: Record, folder: str | None) -> Record:
     )
     after_step = tuning(method, key, model, loss, train, problem)
     best: Record = {"validation_loss": np.inf}
+    weights = []
     for step, batch in enumerate(islice(batches(method, train, problem, loss, seed), STEPS), 1):
         optimizer.zero_grad()
         loss(model, batch).backward()
         optimizer.step()
         after_step(step, batch)
+        weights.append(loss.numbers())
         if step % PERIOD == 0:
-            measured = measure(model, problem)
-            best = min(best, {"step": step, **measured}, key=lambda one: one["validation_loss"])
-    return {**best, "weights": [round(w, 4) for w in loss.numbers()]}
+            mean = np.mean(weights, axis=0).round(4).tolist()
+            now = {"step": step, **measure(model, problem), "weights": mean}
+            best = min(best, now, key=lambda one: one["validation_loss"])
+    return best
 
 
 def batches(method: str, train: SourceLoader, problem: Problem, loss: LinearLoss, seed: int) -> Any:
@@ -275,22 +278,25 @@ def draw_figure(records: Sequence[Record], path: Path) -> None:
     records = with_best_random(records)
     sets = list(dict.fromkeys(r["data"] for r in records))
     figure = Figure(figsize=(11, 4.2 * len(sets)), layout="constrained")
-    grid = figure.subplots(len(sets), 2, squeeze=False, width_ratios=(3, 2))
+    grid = figure.subplots(len(sets), 2, squeeze=False, width_ratios=(1, 1))
     for (left, right), data in zip(grid, sets, strict=True):
         of_data = [r for r in records if r["data"] == data]
         losses = {r["method"]: [o["test_loss"] for o in of_data if o["method"] == r["method"]] for r in of_data}
-        for at, method in enumerate(sorted(losses, key=lambda m: -float(np.mean(losses[m])))):
+        order = sorted(losses, key=lambda method: -float(np.mean(losses[method])))
+        left.set(title=f"{data}: test log loss, calibrated", yticks=range(len(order)), yticklabels=order)
+        for at, (method, label) in enumerate(zip(order, left.get_yticklabels(), strict=True)):
             estimate = interval(losses[method])
             color = next((c for word, c in COLORS.items() if word in method), "#555555")
             left.errorbar(estimate.mean, at, xerr=estimate.half, fmt="o", color=color, capsize=3)
-            left.text(-0.02, at, method, ha="right", va="center", color=color, transform=left.get_yaxis_transform())
-        left.set(title=f"{data}: test log loss, calibrated", yticks=[])
+            label.set_color(color)
         left.grid(axis="x", alpha=0.3)
         weights = np.array([r["weights"] for r in of_data if r["method"] == "tuned"])
         right.bar(range(len(NAMES)), weights.mean(0), color=COLORS["tuned"])
         right.plot(np.tile(range(len(NAMES)), len(weights)), weights.ravel(), ".", color="#333333", alpha=0.5)
-        right.set(title="weights at the end of a tuned run", xticks=range(len(NAMES)))
-        right.set_xticklabels([name.replace(", ", "\n") for name in NAMES], fontsize=7)
+        labels = [f"{'AB'[j % 2]} {share:.0%}" for j, share in enumerate(WRONG)]
+        right.set(title="tuned: mean weights up to the best step", xticks=range(len(NAMES)), xticklabels=labels)
+        right.tick_params(axis="x", labelsize=8)
+        right.set_xlabel("source, and its share of wrong labels")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
 
@@ -323,12 +329,11 @@ def main(argv: Sequence[str] | None = None) -> str:
     )
     if choosing:
         return choose(options.data, options.results.with_name("noisy_sources_choice.jsonl"), options.jobs)
-    sets = ["tf_flowers", "caltech101"] if options.full and options.data else ["digits"]
-    folder = options.data if options.full else None
+    sets = ["digits", *(["tf_flowers", "caltech101"] if options.full and options.data else [])]
     few = [f"random {i}" for i in range(3, RANDOM)]
     methods = METHODS if options.full else [m for m in METHODS if m not in few]
     keys = [{"data": d, "method": m, "seed": seed} for seed in options.seeds for d in sets for m in methods]
-    records = run_missing(options.results, keys, partial(run, folder=folder), options.jobs)
+    records = run_missing(options.results, keys, partial(run, folder=options.data), options.jobs)
     draw_figure(records, options.image)
     return table(records)
 
