@@ -61,7 +61,7 @@ def test_the_models_are_compared_without_a_word(capfd):
     steps = []
     rows = hold_out(Dataset("iris", tuple("abcd"), iris.data, iris.target_names[iris.target]))
     comparison = compare_models(rows, on_progress=lambda done, note: steps.append((done, note)))
-    assert [done for done, _ in steps] == [0, 1, 2, *range(3, 3 + len(comparison.run_scores)), N_STEPS]
+    assert [done for done, _ in steps] == [0, 1, 2, *range(3, 3 + len(comparison.run_scores)), N_STEPS["runs"]]
     assert steps[3][1].startswith("tuned: run 1, validation log loss 0.")
     assert len(comparison.run_scores) == len(comparison.tuned.history_)
     losses = [scores["test log loss"] for scores in comparison.scores.values()]

@@ -112,7 +112,7 @@ def regularizer_charts(info: RunsInfo) -> list[Chart]:
     for term in info.header.knots:
         if (curve := regularizer(info, term)) is not None:
             series = [Series("penalty", curve[0].tolist(), curve[1].tolist())]
-            title = f"Learned regularizer: {term_words(term)}, at the best {info.unit}"
+            title = f"Learned regularizer: {term_words(term)}, at the {info.best_or_chosen} {info.unit}"
             charts.append(Chart(title, series, "value of a parameter", whole=False))
     return charts
 

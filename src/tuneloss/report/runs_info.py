@@ -16,7 +16,7 @@ from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput, JournalError, SolverError
 from tuneloss.hinges import PiecewiseLinear, hinge_names
 from tuneloss.tuning.journal import read_lines
-from tuneloss.tuning.online_journal import MADE_BY
+from tuneloss.tuning.online_journal import is_online
 from tuneloss.tuning.run import Header, Run, best_run
 from tuneloss.types import Array, Epsilon
 
@@ -76,13 +76,13 @@ class RunsInfo:
 
     @property
     def from_search(self) -> bool:
-        """Whether a search made the runs. Then it set its own box, and the header holds the answer of LearnLoss."""
+        """Whether `tuneloss fit` made the runs. It sets its own box, and the header holds the answer of LearnLoss."""
         return self.header.search is not None
 
     @property
     def is_online(self) -> bool:
         """Whether the runs are checkpoints of one run."""
-        return self.header.made_by == MADE_BY
+        return is_online(self.header)
 
     @property
     def unit(self) -> str:
@@ -185,7 +185,7 @@ def runs_info(header: Header, runs: Sequence[Run]) -> RunsInfo:
     with_gram = [(run, observation) for run, observation in with_observation if observation.gram is not None]
     pairs = with_gram or with_observation
     learned = None
-    if pairs and header.search is None and header.made_by != MADE_BY:
+    if pairs and header.search is None and not is_online(header):
         epsilon: Epsilon = "balanced" if with_gram else 0.0
         with suppress(SolverError), np.errstate(all="ignore"):  # extreme numbers do no harm: an answer is verified
             learned = learn_loss([observation for _, observation in pairs], header.box, epsilon=epsilon)
