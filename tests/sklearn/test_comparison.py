@@ -90,6 +90,21 @@ def test_balanced_classes_count_the_same_whatever_their_sizes():
         compare_models(rows, class_weight="even")
 
 
+def test_an_online_run_counts_its_epochs_from_0():
+    """Each epoch has its scores and its step of progress; there are never more than were announced."""
+    iris, steps = load_iris(), []
+    rows = hold_out(Dataset("iris", tuple("abcd"), iris.data, iris.target))
+    options = {"strategy": "online", "cv": 2}
+    comparison = compare_models(rows, on_progress=lambda done, note: steps.append((done, note)), **options)
+    n = len(comparison.tuned.history_)
+    assert len(comparison.run_scores) == len(comparison.tuned.steps_) == n > 5
+    assert [done for done, _ in steps] == [0, 1, 2, *range(3, 3 + n), N_STEPS["online"]]
+    assert 2 + n <= N_STEPS["online"]
+    assert steps[3][1].startswith("tuned: epoch 0, validation log loss ")
+    with pytest.raises(InvalidInput, match=r'`strategy` must be "runs" or "online"; found \'both\''):
+        compare_models(rows, strategy="both")
+
+
 def test_labels_are_needed():
     with pytest.raises(InvalidInput, match=r"needs labels; some has none. Name their column with `target`"):
         hold_out(Dataset("some", ("a",), np.ones((9, 1))))

@@ -119,8 +119,9 @@ def fit(
         make_folder(out)
         with progress("fitting", N_STEPS[strategy.value]) as advance:
             names = [name.strip() for name in terms.split(",")]
-            options = {"terms": names, "cv": cv, "class_weight": class_weight, "strategy": strategy.value}
-            comparison = compare_models(rows, seed, advance, **options)
+            comparison = compare_models(
+                rows, seed, advance, terms=names, cv=cv, class_weight=class_weight, strategy=strategy.value
+            )
         paths = write_fit(out, dataset, rows, comparison)
         tuned = comparison.tuned
         coefficients = largest_coefficients(tuned.coef_, rows.preparation.input_names, tuned.classes_)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tuneloss.cli.console import console, show
-from tuneloss.report.words import term_words, weight_text
+from tuneloss.report.words import share_text, term_words, weight_text
 from tuneloss.sklearn.coefficients import Coefficient
 from tuneloss.sklearn.comparison import TUNED, ModelComparison
 from tuneloss.sklearn.estimator import TunedLogisticRegression
@@ -106,5 +106,5 @@ def _show_classes(comparison: ModelComparison) -> None:
 
 
 def _text(measure: str, value: float) -> str:
-    """Return a score as text: an error in percent, other scores with four decimals."""
-    return f"{value:.1%}" if measure == ERROR else f"{value:.4f}"
+    """Return a score as text: an error in per cent, other scores with four decimals."""
+    return share_text(value) if measure == ERROR else f"{value:.4f}"
