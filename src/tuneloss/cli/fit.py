@@ -88,6 +88,8 @@ def fit(
 ) -> None:
     """Train a classifier and learn the weights of its regularizers (L1, L2, label smoothing, dropout).
 
+    With --strategy online, a penalty of each coefficient is learned in place of L1; the report draws it.
+
     A fraction of the rows is held out to test. The command prints a comparison of the tuned model with three others:
     the majority class, one without a regularizer, and one with the best of ten L2 weights in 5-fold cross-validation.
     It says which is better, with 95% bootstrap intervals. Recall and precision of each class and the largest

@@ -33,8 +33,10 @@ def online_explanation(info: RunsInfo) -> str:
 
 def setting_run(info: RunsInfo) -> Run | None:
     """Return the last epoch whose step set the weights that are explained; None if no step did."""
-    final = explained_weights(info)
-    for run in reversed(info.runs):
+    final, runs = explained_weights(info), info.runs
+    if info.from_search and info.best is not None:
+        runs = runs[: runs.index(info.best)]
+    for run in reversed(runs):
         after = None if run.step is None or run.weights is None else run.step.next_weights(run.weights)
         if after is not None and all(math.isclose(after[n], final[n], rel_tol=SAME, abs_tol=1e-12) for n in final):
             return run
