@@ -306,3 +306,51 @@ def test_terms_and_folds_are_checked_before_a_model_is_fitted(tmp_path):
     assert "no regularizer" not in message  # the first model of the bar of progress
     assert "--cv" in refused("fit", "iris", "--cv", "1", "--out", tmp_path, code=2)
     assert not list(tmp_path.iterdir())
+
+
+def test_weights_are_learned_inside_one_run_by_an_option(tmp_path):
+    """Terminal, JSON and model file have the estimator's penalty; the report names epochs and draws that penalty."""
+    arguments = ["fit", "breast_cancer", "--strategy", "online", "--cv", "2", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    rows = hold_out(read_dataset("breast_cancer"))
+    expected = TunedLogisticRegression(strategy="online", cv=2, random_state=0).fit(rows.x, rows.y)
+    points, values = expected.regularizer_
+    assert np.ptp(values) > 0
+    last = weight_text(values[-2] - values.min())
+    assert f"Learned penalty of a coefficient: {weight_text(values[1] - values.min())} at " in done.stdout
+    assert f"{last} at {weight_text(points[-2])}; the report draws it." in done.stdout
+    assert "L1" not in done.stdout
+    model = load_model(tmp_path / "model.npz")
+    np.testing.assert_allclose(model.coef, expected.coef_)
+    np.testing.assert_allclose(model.about["regularizer"], expected.regularizer_)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Learned regularizer: penalty, at the chosen epoch" in page
+    assert f"chosen epoch ({expected.best_run_})" in page
+    assert not re.search(r"\bruns?\b \d", page)
+    again = tuneloss("report", "runs.jsonl", "--out", "again.html", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "again.html").read_text(encoding="utf-8") == page
+    found = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)  # replaces the files
+    np.testing.assert_allclose(found["regularizer"], expected.regularizer_)
+
+
+def test_without_l1_an_online_run_learns_no_penalty_of_coefficients(tmp_path):
+    """Then neither the terminal nor the report has one to show."""
+    arguments = ["fit", "iris", "--strategy", "online", "--terms", "l2,dropout", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert "Learned penalty" not in done.stdout
+    assert "Learned regularizer" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("strategy", ["runs", "online"])
+def test_a_test_error_is_in_per_cent_in_the_terminal_and_in_the_report(tmp_path, strategy):
+    done = CliRunner().invoke(app, ["fit", "wine", "--strategy", strategy, "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    loss, error = re.search(r"L2 path \(LogisticRegressionCV\) +([\d.]+) +([\d.]+%)", done.stdout).groups()
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    row = re.search(r"<td>L2 path \(LogisticRegressionCV\)</td><td>([\d.]+)</td><td>([\d.]+%)</td>", page)
+    assert float(row[1]) == pytest.approx(float(loss), abs=1e-4)
+    assert row[2] == error
+    assert "<b>test error, %</b>" in page

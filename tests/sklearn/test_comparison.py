@@ -61,7 +61,7 @@ def test_the_models_are_compared_without_a_word(capfd):
     steps = []
     rows = hold_out(Dataset("iris", tuple("abcd"), iris.data, iris.target_names[iris.target]))
     comparison = compare_models(rows, on_progress=lambda done, note: steps.append((done, note)))
-    assert [done for done, _ in steps] == [0, 1, 2, *range(3, 3 + len(comparison.run_scores)), N_STEPS]
+    assert [done for done, _ in steps] == [0, 1, 2, *range(3, 3 + len(comparison.run_scores)), N_STEPS["runs"]]
     assert steps[3][1].startswith("tuned: run 1, validation log loss 0.")
     assert len(comparison.run_scores) == len(comparison.tuned.history_)
     losses = [scores["test log loss"] for scores in comparison.scores.values()]
@@ -88,6 +88,21 @@ def test_balanced_classes_count_the_same_whatever_their_sizes():
     assert balanced.intervals["tuned"]["test error"][0] < 1 - recall < balanced.intervals["tuned"]["test error"][1]
     with pytest.raises(InvalidInput, match=r"`class_weight` must be \"balanced\" or None; found 'even'"):
         compare_models(rows, class_weight="even")
+
+
+def test_an_online_run_counts_its_epochs_from_0():
+    """Each epoch has its scores and its step of progress; there are never more than were announced."""
+    iris, steps = load_iris(), []
+    rows = hold_out(Dataset("iris", tuple("abcd"), iris.data, iris.target))
+    options = {"strategy": "online", "cv": 2}
+    comparison = compare_models(rows, on_progress=lambda done, note: steps.append((done, note)), **options)
+    n = len(comparison.tuned.history_)
+    assert len(comparison.run_scores) == len(comparison.tuned.steps_) == n > 5
+    assert [done for done, _ in steps] == [0, 1, 2, *range(3, 3 + n), N_STEPS["online"]]
+    assert 2 + n <= N_STEPS["online"]
+    assert steps[3][1].startswith("tuned: epoch 0, validation log loss ")
+    with pytest.raises(InvalidInput, match=r'`strategy` must be "runs" or "online"; found \'both\''):
+        compare_models(rows, strategy="both")
 
 
 def test_labels_are_needed():

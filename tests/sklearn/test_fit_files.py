@@ -13,7 +13,8 @@ from tuneloss import Box, LossTuner, Observation
 from tuneloss.cli import app
 from tuneloss.data import Dataset
 from tuneloss.report.learned_info import predictions
-from tuneloss.report.runs_info import read_runs
+from tuneloss.report.online_explanation import setting_run
+from tuneloss.report.runs_info import read_runs, regularizer
 from tuneloss.report.words import term_words, weight_text
 from tuneloss.sklearn import TunedLogisticRegression
 from tuneloss.sklearn.comparison import ModelComparison, hold_out
@@ -136,3 +137,42 @@ def test_the_report_shows_what_the_search_learned(tmp_path, cv):
     assert np.corrcoef(errors.observed, errors.predicted)[0, 1] > 0.9
     for advice in ("poor fit", "left out", "Raise the bound", "Lower the bound"):
         assert advice not in page
+
+
+def test_the_report_explains_the_step_that_set_the_weights_of_the_chosen_epoch(tmp_path):
+    """Its journal has all epochs, each with its test scores, and the saved weights have grown with the examples."""
+    x, y = load_iris(return_X_y=True)
+    data = Dataset("iris", ("a", "b", "c", "d"), x, y)
+    tuned = TunedLogisticRegression(strategy="online", cv=3, random_state=0).fit(x, y)
+    scores = [{"test log loss": 1.0 + i, "test error": 0.5} for i in range(len(tuned.history_))]
+    write_fit(tmp_path, data, hold_out(data, 0.2, seed=0), ModelComparison(tuned, scores, {"tuned": scores[0]}))
+    info = read_runs(tmp_path / "runs.jsonl")
+    assert [run.info for run in info.runs] == scores
+    assert info.runs.index(info.best) == tuned.best_run_ > 0
+    chosen = tuned.steps_[tuned.best_run_]
+    assert info.best.weights == chosen.weights
+    assert info.best.observation.error == chosen.error
+    assert setting_run(info) is info.runs[tuned.best_run_ - 1]
+    for name, weight in info.header.final.items():
+        growth = 1.5**0.5 if name == "l2" or name.startswith("penalty/") else 1.0
+        assert weight == pytest.approx(growth * chosen.weights[name], rel=1e-6)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    step = f"weights of epoch {tuned.best_run_}, which the step after epoch {tuned.best_run_ - 1} had set"
+    assert f"The saved model is based on the {step}." in page
+    points, values = regularizer(info, "penalty")
+    np.testing.assert_allclose(points[1:-1], tuned.regularizer_[0][1:-1])
+    grown = tuned.regularizer_[1] - tuned.regularizer_[1].min()
+    np.testing.assert_allclose(1.5**0.5 * values[1:-1], grown[1:-1], rtol=1e-6, atol=1e-12)
+
+
+def test_where_nothing_can_be_learned_the_report_says_that_l2_alone_is_used(tmp_path):
+    """Constant inputs: the run ends at epoch 0, and no step is named as the one that set its weights."""
+    x, y = np.zeros((60, 2)), np.arange(60) % 2
+    data = Dataset("constant", ("a", "b"), x, y)
+    tuned = TunedLogisticRegression(strategy="online", cv=2, random_state=0).fit(x, y)
+    assert len(tuned.history_) == 1
+    numbers = {"test log loss": 1.0, "test error": 0.5}
+    write_fit(tmp_path, data, hold_out(data, 0.2, seed=0), ModelComparison(tuned, [numbers], {"tuned": numbers}))
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "L2 alone is used: no epoch with learned weights was better." in page
+    assert "The weights were not set by a step, but by a fit with L2 alone, before the first step." in page

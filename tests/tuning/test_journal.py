@@ -241,6 +241,23 @@ def test_refuses_another_box(path):
         Journal(path, {"box": "other"})
 
 
+def test_names_a_handful_of_the_weights_whose_ranges_differ(tmp_path):
+    """And none whose ranges are the same."""
+    names = [f"w{i}" for i in range(30)]
+    LossTuner(Box([0.1] * 30, [1.0] * 29 + [2.0], names), journal=tmp_path / "runs.jsonl")
+    with pytest.raises(JournalError, match=r"'w3' from 0.1 to 1, not from 0.1 to 9; and 25 more\. Use") as refused:
+        LossTuner(Box([0.1] * 30, [9.0] * 29 + [2.0], names), journal=tmp_path / "runs.jsonl")
+    assert "found 'w0' from 0.1 to 1, not from 0.1 to 9; 'w1' " in str(refused.value)
+    assert "w29" not in str(refused.value)
+
+
+def test_tells_ranges_apart_that_differ_by_rounding(tmp_path):
+    LossTuner(Box(0.1, 0.3, ["w"]), journal=tmp_path / "runs.jsonl")
+    message = "found 'w' from 0.1 to 0.3, not from 0.1 to 0.30000000000000004. Use the box it has"
+    with pytest.raises(JournalError, match=message):
+        LossTuner(Box(0.1, 0.1 + 0.2, ["w"]), journal=tmp_path / "runs.jsonl")
+
+
 def test_refuses_another_version(tmp_path, monkeypatch):
     monkeypatch.setattr(journal, "VERSION", 99)
     Journal(tmp_path / "other.jsonl", HEADER)

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.core.problems import ridge
 from tuneloss import Box, LossTuner, Observation, learn_loss
@@ -12,7 +14,7 @@ from tuneloss.core.learn import Learner
 from tuneloss.errors import InvalidInput, SolverError
 from tuneloss.tuning.journal import read_lines
 from tuneloss.tuning.local_steps import LocalSteps
-from tuneloss.tuning.proposals import Proposer
+from tuneloss.tuning.proposals import Proposer, short_decimals
 from tuneloss.tuning.run import Run
 
 BOX = Box.from_dict({"l2": (0.01, 1000.0), "fit": 1.0})
@@ -263,3 +265,35 @@ def test_a_run_keeps_the_way_in_which_it_was_proposed(tmp_path):
     resumed = LossTuner.from_state_dict(json.loads(json.dumps(other.state_dict())))
     resumed.tell(weights, TRAIN(weights))
     assert [run.way for run in resumed.history] == ["center"]
+
+
+def test_rounding_errors_are_not_proposed(tmp_path):
+    """The square root of 0.001 * 1000 is 0.9999999999999999 in floats; the weight that is asked, told and kept is 1."""
+    box = Box.from_dict({"l2": (0.001, 1000.0), "fit": 1.0})
+    tuner = LossTuner(box, journal=tmp_path / "runs.jsonl")
+    asked = tuner.ask()
+    assert asked == {"l2": 1.0, "fit": 1.0}
+    tuner.tell(asked, train(asked))
+    assert tuner.best.weights == asked
+    assert LossTuner(box, journal=tmp_path / "runs.jsonl").best.weights == asked
+
+
+@given(weight=st.floats(1e-9, 1e9), low=st.floats(1e-9, 1.0), high=st.floats(1.0, 1e9))
+def test_a_weight_changes_by_rounding_errors_at_most_and_never_at_a_bound(weight, low, high):
+    box = Box(low, high, ["w"])
+    weight = float(np.clip(weight, low, high))
+    found = short_decimals(box, np.array([weight]))
+    box.as_array(found)
+    assert found[0] == pytest.approx(weight, rel=2e-14, abs=0)
+    assert (short_decimals(box, found) == found).all()
+    for bound in (low, high):
+        assert short_decimals(box, np.array([bound])) == bound
+    for noise in (-3e-15, 3e-15):
+        if low < 0.7 < high:
+            assert short_decimals(box, np.array([0.7 * (1 + noise)])) == 0.7
+
+
+def test_a_simplex_keeps_its_sum():
+    thirds = np.full(3, 1 / 3)
+    box = Box.simplex(["a", "b", "c"])
+    assert short_decimals(box, thirds) is thirds

@@ -15,6 +15,13 @@ from tuneloss.data import read_dataset
 from tuneloss.data.reading import EMBEDDED
 
 
+class Strategy(StrEnum):
+    """Values of --strategy."""
+
+    runs = "runs"
+    online = "online"
+
+
 class ClassWeight(StrEnum):
     """Values of --class-weight."""
 
@@ -48,8 +55,19 @@ def fit(
         float, typer.Option(min=0.05, max=0.9, help="Fraction of the rows held out to test.")
     ] = 0.25,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the splits.")] = 0,
+    strategy: Annotated[
+        Strategy,
+        typer.Option(
+            help='How the weights are learned: "runs" fits several models, one after another; "online" tunes one model '
+            "as it trains, and learns a penalty of each coefficient in place of L1."
+        ),
+    ] = Strategy.runs,
     terms: Annotated[
-        str, typer.Option(help='Regularizers that may get a weight, with commas between them; "l2" is among them.')
+        str,
+        typer.Option(
+            help='Regularizers that may get a weight, with commas between them; "l2" is among them. With --strategy '
+            'online, "l1" stands for the learned penalty.'
+        ),
     ] = "l1,l2,uniform,dropout",
     cv: Annotated[
         int | None,
@@ -69,6 +87,8 @@ def fit(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a classifier and learn the weights of its regularizers (L1, L2, label smoothing, dropout).
+
+    With --strategy online, a penalty of each coefficient is learned in place of L1; the report draws it.
 
     A fraction of the rows is held out to test. The command prints a comparison of the tuned model with three others:
     the majority class, one without a regularizer, and one with the best of ten L2 weights in 5-fold cross-validation.
@@ -99,9 +119,11 @@ def fit(
             note(remark)
         rows = hold_out(dataset, test_fraction, seed)
         make_folder(out)
-        with progress("fitting", N_STEPS) as advance:
+        with progress("fitting", N_STEPS[strategy.value]) as advance:
             names = [name.strip() for name in terms.split(",")]
-            comparison = compare_models(rows, seed, advance, terms=names, cv=cv, class_weight=class_weight)
+            comparison = compare_models(
+                rows, seed, advance, terms=names, cv=cv, class_weight=class_weight, strategy=strategy.value
+            )
         paths = write_fit(out, dataset, rows, comparison)
         tuned = comparison.tuned
         coefficients = largest_coefficients(tuned.coef_, rows.preparation.input_names, tuned.classes_)

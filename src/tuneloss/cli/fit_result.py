@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tuneloss.cli.console import console, show
-from tuneloss.report.words import term_words, weight_text
+from tuneloss.report.words import share_text, term_words, weight_text
 from tuneloss.sklearn.coefficients import Coefficient
 from tuneloss.sklearn.comparison import TUNED, ModelComparison
+from tuneloss.sklearn.estimator import TunedLogisticRegression
+from tuneloss.sklearn.saving import learned_loss
 from tuneloss.sklearn.scores import AUC, CALIBRATION, ERROR, LOG_LOSS
 
 MAX_CLASSES = 20  # classes up to which each has a line
@@ -24,7 +28,7 @@ def result_as_json(
         "intervals": comparison.intervals,
         "differences": comparison.differences,
         "classes": comparison.classes,
-        "weights": comparison.tuned.loss_weights_,
+        **learned_loss(comparison.tuned),
         "coefficients": [{"input": c.name, "class": c.label, "value": c.value} for c in coefficients],
         "verdict": verdict(comparison),
         **{name: str(path) for name, path in paths.items()},
@@ -50,9 +54,7 @@ def print_result(comparison: ModelComparison, coefficients: list[Coefficient], p
     if coefficients:
         rows = [[c.name, c.label, f"{c.value:+.3f}"] for c in coefficients]
         show(("largest coefficients, standardised inputs", "class", "coefficient"), rows)
-    weights = comparison.tuned.loss_weights_
-    learned = ", ".join(f"{term_words(n)} {weight_text(value)}" for n, value in weights.items() if n != "logloss")
-    console.print(f"Learned weights: {learned}.", soft_wrap=True)
+    console.print(_learned(comparison.tuned), soft_wrap=True)
     console.print(f"Model: {paths['model']}", soft_wrap=True)
     console.print(f"Report: {paths['report']}", soft_wrap=True)
 
@@ -79,6 +81,21 @@ def verdict(comparison: ModelComparison) -> str:
     )
 
 
+def _learned(tuned: TunedLogisticRegression) -> str:
+    """Return the learned weights in words, and a few values of a learned penalty, which has no single weight."""
+    is_online = tuned.strategy == "online"
+    left_out = {"logloss", "l1"} if is_online else {"logloss"}
+    weights = {term_words(name): weight for name, weight in tuned.loss_weights_.items() if name not in left_out}
+    said = f"Learned weights: {', '.join(f'{name} {weight_text(weight)}' for name, weight in weights.items())}."
+    if not is_online or "l1" not in tuned.terms:
+        return said
+    points, values = tuned.regularizer_
+    places = (points[1], 0.0, points[-2])  # the outermost knots, and the middle one
+    penalties = np.interp(places, points, values - values.min())
+    pairs = ", ".join(f"{weight_text(v)} at {weight_text(w)}" for w, v in zip(places, penalties, strict=True))
+    return f"{said} Learned penalty of a coefficient: {pairs}; the report draws it."
+
+
 def _show_classes(comparison: ModelComparison) -> None:
     """Print a table of the tuned model's scores by class."""
     rows = [
@@ -89,5 +106,5 @@ def _show_classes(comparison: ModelComparison) -> None:
 
 
 def _text(measure: str, value: float) -> str:
-    """Return a score as text: an error in percent, other scores with four decimals."""
-    return f"{value:.1%}" if measure == ERROR else f"{value:.4f}"
+    """Return a score as text: an error in per cent, other scores with four decimals."""
+    return share_text(value) if measure == ERROR else f"{value:.4f}"

@@ -23,6 +23,7 @@ PARAMETERS = (
     "out",
     "terms",
     "cv",
+    "strategy",
 )  # parameters of Python functions that are also options of commands
 NEXT_PROBLEM = "\n- "  # what stands between the problems that one message lists
 

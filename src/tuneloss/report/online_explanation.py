@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -31,13 +32,22 @@ def online_explanation(info: RunsInfo) -> str:
 
 
 def setting_run(info: RunsInfo) -> Run | None:
-    """Return the last epoch whose step set the weights that are used; None if no step did."""
-    final = info.used_weights
-    for run in reversed(info.runs):
+    """Return the last epoch whose step set the weights that are explained; None if no step did."""
+    final, runs = explained_weights(info), info.runs
+    if info.from_search and info.best is not None:
+        runs = runs[: runs.index(info.best)]
+    for run in reversed(runs):
         after = None if run.step is None or run.weights is None else run.step.next_weights(run.weights)
         if after is not None and all(math.isclose(after[n], final[n], rel_tol=SAME, abs_tol=1e-12) for n in final):
             return run
     return None
+
+
+def explained_weights(info: RunsInfo) -> Mapping[str, float]:
+    """Return the weights that are used, or of a saved model those of the chosen epoch, from which it has its own."""
+    if info.from_search:
+        return (info.best.weights if info.best is not None else None) or {}
+    return info.used_weights
 
 
 def _step_words(info: RunsInfo, run: Run | None) -> list[str]:
@@ -45,13 +55,10 @@ def _step_words(info: RunsInfo, run: Run | None) -> list[str]:
     if run is None or run.step is None:
         if all(other.step is None or other.step.learned is None for other in info.runs):
             return [f"No {info.unit} has learned weights yet, so those of the start are used.", *_last_note(info)]
-        return ["The weights were not set by a step, but by `hold` or by hand."]
-    step, name = run.step, f"{info.unit} {run_name(run)}"
-    is_last = run is info.runs[-1]
-    said = [f"The weights that are used were set by the step after {name}."]
-    if not is_last and info.best is not None and info.runs.index(run) + 1 == info.runs.index(info.best):
-        said = [f"The best model, of {info.unit} {run_name(info.best)}, was restored, and its weights with it."]
-        said += [f"The step after {name} had set them."]
+        by_hand = "by a fit with L2 alone, before the first step" if info.from_search else "by `hold` or by hand"
+        return [f"The weights were not set by a step, but {by_hand}."]
+    step = run.step
+    said = _which_step(info, run)
     counted = count_words(step.n_counted or 0, info.unit)
     said += [f"Its answer of LearnLoss comes from the last {counted}."]
     if step.kept is not None:
@@ -60,6 +67,18 @@ def _step_words(info: RunsInfo, run: Run | None) -> list[str]:
         said += [f"The scale was held at {weight_text(step.least_scale)}, since it would have fallen further."]
     said += _turn_words(step)
     return said + ([f"Note of the solver: {step.note}."] if step.note else [])
+
+
+def _which_step(info: RunsInfo, run: Run) -> list[str]:
+    """Name the step that set the weights, and the model that they belong to if it is not the last one."""
+    name, best = f"{info.unit} {run_name(run)}", info.best
+    if best is None or run is info.runs[-1] or info.runs.index(run) + 1 != info.runs.index(best):
+        return [f"The weights that are used were set by the step after {name}."]
+    epoch = f"{info.unit} {run_name(best)}"
+    if info.from_search:
+        return [f"The saved model is based on the weights of {epoch}, which the step after {name} had set."]
+    restored = f"The best model, of {epoch}, was restored, and its weights with it."
+    return [restored, f"The step after {name} had set them."]
 
 
 def _turn_words(step: LearnedStep) -> list[str]:
@@ -92,7 +111,7 @@ def _step_table(info: RunsInfo, run: Run | None) -> str:
     """Return the weights before the step, its answer, and the weights after it, for the largest terms."""
     if run is None or run.step is None or run.weights is None or run.step.learned is None:
         return ""
-    after, answer = info.used_weights, run.step.learned
+    after, answer = explained_weights(info), run.step.learned
     rows = [
         [term_words(name), *(weight_text(weights[name]) for weights in (run.weights, answer, after))]
         for name in run_charts.largest_names(info)

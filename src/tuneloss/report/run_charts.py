@@ -10,7 +10,7 @@ from tuneloss.report.charts import Chart, Series
 from tuneloss.report.learned_info import alignment, is_converged, predictions
 from tuneloss.report.runs_info import RunsInfo, contributions, regularizer
 from tuneloss.report.verdict import TUNED
-from tuneloss.report.words import range_text, term_words, weight_text
+from tuneloss.report.words import range_text, share_text, term_words, weight_text
 from tuneloss.tuning.run import SCORE, Run
 from tuneloss.tuning.sampling import ranges
 
@@ -57,6 +57,9 @@ def progress_charts(info: RunsInfo) -> list[Chart]:
     measures |= {"validation error": errors} | {n: [run.info[n] for _, run in seen] for n in shared_info(info)}
     charts = []
     for name, values in measures.items():
+        if info.is_share(name):
+            charts.append(_share_chart(info, name, Series(name, x, values, "line", 0, marked), seen))
+            continue
         decides = name == info.measure
         series = [Series(name, x, values, "line" if info.is_online or len(x) > 1 else "points", 0, marked)]
         if decides and not info.is_online and info.header.chosen is None and len(x) > 2:
@@ -68,6 +71,14 @@ def progress_charts(info: RunsInfo) -> list[Chart]:
         about = f"The large point is the {info.best_or_chosen} {info.unit}." if decides and marked else ""
         charts.append(Chart(name, series, info.unit, log=is_log, levels=_levels(info, name, seen), about=about))
     return charts
+
+
+def _share_chart(info: RunsInfo, name: str, series: Series, seen: list[tuple[int, Run]]) -> Chart:
+    """Draw a share of rows in per cent."""
+    levels = {other: 100 * level for other, level in _levels(info, name, seen).items()}
+    percent = replace(series, y=[100 * share for share in series.y])
+    chart = Chart(f"{name}, %", [percent], info.unit, levels=levels)
+    return replace(chart, text=lambda number: share_text(number / 100))
 
 
 def _levels(info: RunsInfo, measure: str, seen: list[tuple[int, Run]]) -> dict[str, float]:
@@ -109,10 +120,12 @@ def weight_charts(info: RunsInfo) -> tuple[list[Chart], list[str]]:
 def regularizer_charts(info: RunsInfo) -> list[Chart]:
     """Draw each learned regularizer of the best run as a function of the value of a parameter."""
     charts = []
+    pinned = dict(zip(info.box.names, info.box.pinned, strict=True))
     for term in info.header.knots:
-        if (curve := regularizer(info, term)) is not None:
+        is_free = not all(pinned[name] for name in info.hinges_of(term))
+        if is_free and (curve := regularizer(info, term)) is not None:
             series = [Series("penalty", curve[0].tolist(), curve[1].tolist())]
-            title = f"Learned regularizer: {term_words(term)}, at the best {info.unit}"
+            title = f"Learned regularizer: {term_words(term)}, at the {info.best_or_chosen} {info.unit}"
             charts.append(Chart(title, series, "value of a parameter", whole=False))
     return charts
 

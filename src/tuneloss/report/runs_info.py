@@ -15,11 +15,13 @@ from tuneloss.core.learn import LearnedLoss, learn_loss
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput, JournalError, SolverError
 from tuneloss.hinges import PiecewiseLinear, hinge_names
+from tuneloss.report.words import score_column, share_text
 from tuneloss.tuning.journal import read_lines
-from tuneloss.tuning.online_journal import MADE_BY
+from tuneloss.tuning.online_journal import is_online
 from tuneloss.tuning.run import Header, Run, best_run
 from tuneloss.types import Array, Epsilon
 
+FIT_ERROR = "test error"  # the name that `tuneloss fit` gives to the share of test rows of which the class is wrong
 MARGIN = 0.05  # how far a curve is drawn beyond its knots, relative to their span
 
 
@@ -76,13 +78,21 @@ class RunsInfo:
 
     @property
     def from_search(self) -> bool:
-        """Whether a search made the runs. Then it set its own box, and the header holds the answer of LearnLoss."""
+        """Whether `tuneloss fit` made the runs. It sets its own box, and the header holds the answer of LearnLoss."""
         return self.header.search is not None
+
+    def is_share(self, measure: str) -> bool:
+        """Whether a measure is a share of rows. Other users may mean something else by the same name."""
+        return self.from_search and measure == FIT_ERROR
+
+    def measure_texts(self, measure: str, values: Sequence[float]) -> list[str]:
+        """Return values of a measure as text: shares in per cent, others with the same number of decimals."""
+        return [share_text(value) for value in values] if self.is_share(measure) else score_column(values)
 
     @property
     def is_online(self) -> bool:
         """Whether the runs are checkpoints of one run."""
-        return self.header.made_by == MADE_BY
+        return is_online(self.header)
 
     @property
     def unit(self) -> str:
@@ -185,7 +195,7 @@ def runs_info(header: Header, runs: Sequence[Run]) -> RunsInfo:
     with_gram = [(run, observation) for run, observation in with_observation if observation.gram is not None]
     pairs = with_gram or with_observation
     learned = None
-    if pairs and header.search is None and header.made_by != MADE_BY:
+    if pairs and header.search is None and not is_online(header):
         epsilon: Epsilon = "balanced" if with_gram else 0.0
         with suppress(SolverError), np.errstate(all="ignore"):  # extreme numbers do no harm: an answer is verified
             learned = learn_loss([observation for _, observation in pairs], header.box, epsilon=epsilon)

@@ -15,7 +15,7 @@ from tuneloss.report.runs_info import RunsInfo, run_name
 from tuneloss.report.runs_table import runs_table
 from tuneloss.report.verdict import TUNED, verdict
 from tuneloss.report.weights_table import contribution_bars, weights_table
-from tuneloss.report.words import count_words, listed, score_column, term_words
+from tuneloss.report.words import count_words, listed, term_words
 from tuneloss.tuning.run import SCORE
 
 
@@ -74,7 +74,7 @@ def _reference_table(info: RunsInfo) -> str:
     measures = list(dict.fromkeys(measure for values in reference.values() for measure in values))
     columns = []
     for measure in measures:
-        texts = score_column([values[measure] for values in reference.values() if measure in values])
+        texts = info.measure_texts(measure, [values[measure] for values in reference.values() if measure in values])
         columns.append([texts.pop(0) if measure in values else "" for values in reference.values()])
     rows = [list(row) for row in zip(reference, *columns, strict=True)]
     names = [info.measure if measure == SCORE else measure for measure in measures]

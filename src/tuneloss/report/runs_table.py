@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tuneloss.report import html
 from tuneloss.report.run_charts import MOST_WEIGHTS, free_names, largest_names, shared_info
 from tuneloss.report.runs_info import RunsInfo, run_name
-from tuneloss.report.words import count_words, score_column, term_words, weight_text
+from tuneloss.report.words import count_words, term_words, weight_text
 from tuneloss.tuning.run import Run
 
 MOST_ROWS = 30  # a longer table is folded
@@ -38,16 +38,18 @@ def _score_columns(info: RunsInfo) -> dict[str, list[str]]:
     observations = [run.observation for run in info.runs]
     columns = {}
     if info.measure == "metric":
-        columns["metric"] = _column([None if o is None else o.metric for o in observations])
-    columns["validation error"] = _column([None if o is None else o.error for o in observations])
+        columns["metric"] = _column(info, "metric", [None if o is None else o.metric for o in observations])
+    errors = [None if o is None else o.error for o in observations]
+    columns["validation error"] = _column(info, "validation error", errors)
     for name in shared_info(info):
-        columns[name] = _column([run.info.get(name) if run.observation is not None else None for run in info.runs])
+        values = [run.info.get(name) if run.observation is not None else None for run in info.runs]
+        columns[name] = _column(info, name, values)
     return columns
 
 
-def _column(values: Sequence[float | None]) -> list[str]:
+def _column(info: RunsInfo, measure: str, values: Sequence[float | None]) -> list[str]:
     """Return numbers with the same number of decimals; an empty cell where there is none."""
-    texts = iter(score_column([value for value in values if value is not None]))
+    texts = iter(info.measure_texts(measure, [value for value in values if value is not None]))
     return [next(texts) if value is not None else "" for value in values]
 
 

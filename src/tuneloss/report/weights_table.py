@@ -36,7 +36,7 @@ def _columns(info: RunsInfo) -> dict[str, Mapping[str, float]]:
     columns: dict[str, Mapping[str, float]] = {}
     best, first = info.best, info.first_weights
     if info.header.final:
-        columns["weight in use" if info.is_online else "weight of the saved model"] = info.header.final
+        columns["weight of the saved model" if info.from_search else "weight in use"] = info.header.final
     if best is not None and best.weights is not None:
         columns[f"{info.best_or_chosen} {info.unit} ({run_name(best)})"] = best.weights
     if first is not None and first != (best.weights if best is not None else None):

@@ -90,6 +90,17 @@ def score_column(scores: Sequence[float]) -> list[str]:
     return [f"{score:.{decimals}f}" for score in scores]
 
 
+def share_text(share: float) -> str:
+    """Return a share of rows in per cent.
+
+    Examples
+    --------
+    >>> share_text(0.32674)
+    '32.7%'
+    """
+    return f"{share:.1%}"
+
+
 def change_words(score: float, other: float) -> str:
     """Say how much lower or higher a score is than another one, in percent; empty if that cannot be said.
 

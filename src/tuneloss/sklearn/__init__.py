@@ -17,6 +17,7 @@ coefficients.py the largest coefficients, by name
 saved_model.py  a fitted classifier with its preparation
 model_file.py   such a classifier as one file
 saving.py       save_model: a fitted estimator as such a file
+fit_journal.py  the journal of `tuneloss fit`
 fit_files.py    the files of `tuneloss fit`
 
 Users may import what is in `__all__`; everything else is private.

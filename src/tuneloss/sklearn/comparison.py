@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from tuneloss.data.dataset import check_dataset
 from tuneloss.errors import InvalidInput
 from tuneloss.sklearn.estimator import REGULARIZERS, TunedLogisticRegression, check_parameters
 from tuneloss.sklearn.fold_fits import Fold, FoldFits
+from tuneloss.sklearn.online import EPOCHS
 from tuneloss.sklearn.preparation import Preparation, learn_preparation
 from tuneloss.sklearn.scores import ERROR, LOG_LOSS, Interval, Scores, all_scores, bootstrap, class_scores, mean_scores
 from tuneloss.sklearn.softmax import predicted
@@ -30,7 +31,10 @@ MAJORITY = "majority class"  # the model without inputs: the most frequent class
 PLAIN, L2_PATH, TUNED = "no regularizer", "L2 path (LogisticRegressionCV)", "tuned"  # the other models, by name
 MEASURES = (LOG_LOSS, ERROR)  # what each run of the search is tested for, too
 MAX_FOLDS = 5  # folds of the L2 path; fewer if a class has fewer rows
-N_STEPS = 2 + TunedLogisticRegression().max_runs  # steps of progress: two models, then the runs of the third
+N_STEPS = {  # steps of progress by strategy: two models, then the runs or epochs of the third
+    "runs": 2 + TunedLogisticRegression().max_runs,
+    "online": 2 + 1 + EPOCHS,  # epoch 0 counts, too
+}
 
 Progress = Callable[[int, str], object]  # called with the number of steps done, out of N_STEPS, and a note
 
@@ -109,7 +113,7 @@ class ModelComparison:
     tuned : TunedLogisticRegression
         The model with learned weights.
     run_scores : list of dict
-        The test scores of each run of its search: means over the models of all folds.
+        The test scores of each run of its search, or of each epoch: means over the models of all folds.
     scores : dict of dict
         The test scores of each model by its name, and the seconds that its fit took: log loss, error, calibration error
         and, for two classes, the area under the ROC curve. The calibration error compares the probability of the
@@ -142,6 +146,7 @@ def compare_models(
     terms: Sequence[str] = REGULARIZERS,
     cv: Any = None,
     class_weight: str | None = None,
+    strategy: Literal["runs", "online"] = "runs",
 ) -> ModelComparison:
     """Fit a model without a regularizer, one with the best L2 weight of a path, and one with learned weights.
 
@@ -155,7 +160,7 @@ def compare_models(
         Decides which rows validate the learned weights, and the bootstrap samples.
     on_progress : callable, optional
         Called as ``on_progress(done, note)``, where `done` counts steps from 0 to 17: two models, then up to 15 runs of
-        the third.
+        the third. With "online" it counts to 43, since there are up to 41 epochs.
     terms : sequence of str, default ("l1", "l2", "uniform", "dropout")
         The regularizers that may get a weight, as in `TunedLogisticRegression`.
     cv : int, splitter or iterable, optional
@@ -163,17 +168,20 @@ def compare_models(
     class_weight : {"balanced"}, optional
         If given, every class counts the same, however many rows it has: in the training of all models, in validation,
         and in the test scores.
+    strategy : {"runs", "online"}, default "runs"
+        How the weights are learned, as in `TunedLogisticRegression`.
 
     Raises
     ------
     InvalidInput
-        If `terms`, `cv` or `class_weight` breaks a rule. No model is fitted then.
+        If `terms`, `cv`, `class_weight` or `strategy` breaks a rule. No model is fitted then.
     """
     is_balanced = _read_class_weight(class_weight)
     balance = partial(compute_sample_weight, "balanced")
     weight, test_weight = (balance(rows.y), balance(rows.y_test)) if is_balanced else (None, None)
-    tuned, run_scores = TunedLogisticRegression(terms=terms, cv=cv, random_state=seed), list[Scores]()
+    tuned = TunedLogisticRegression(terms=terms, strategy=strategy, cv=cv, random_state=seed)
     check_parameters(tuned)
+    run_scores = list[Scores]()
     advance = on_progress or (lambda done, note: None)
     n_folds = min(MAX_FOLDS, int(np.unique(rows.y, return_counts=True)[1].min()))
     classes, codes = np.unique(rows.y_test, return_inverse=True)
@@ -188,11 +196,12 @@ def compare_models(
 
     def on_run(run: FoldFits, folds: Sequence[Fold]) -> None:
         run_scores.append(_score_run(run, folds, rows.x_test, codes, test_weight))
-        note = f"{TUNED}: run {len(run_scores)}, validation log loss {run.mean_error:.4f}"
+        which = f"run {len(run_scores)}" if strategy == "runs" else f"epoch {len(run_scores) - 1}"
+        note = f"{TUNED}: {which}, validation log loss {run.mean_error:.4f}"
         advance(len(rivals) + len(run_scores), note)
 
     fitted[TUNED] = _fit(partial(tuned._fit, on_run=on_run), rows, weight)
-    advance(N_STEPS, "done")
+    advance(N_STEPS[strategy], "done")
     probabilities = {name: p for name, (p, _) in fitted.items()}
     scores = {name: all_scores(p, codes, test_weight) | {"seconds": seconds} for name, (p, seconds) in fitted.items()}
     samples = bootstrap(probabilities, codes, seed, test_weight)

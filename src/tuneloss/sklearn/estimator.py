@@ -54,7 +54,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
     strategy : {"runs", "online"}, default "runs"
         "runs" fits several models and learns from each of them; see Notes. "online" learns the weights while one
         model trains, by proximal gradient steps. It learns a convex piecewise-linear penalty of each coefficient
-        instead of L1, and takes several times as long.
+        instead of L1 (unless `terms` leave "l1" out), and takes several times as long.
     validation_fraction : float, optional
         Validate with one split that holds out this fraction of the examples. By default, 20% of the examples are held
         out. If these are fewer than 500, 5-fold cross-validation is used instead. If they are fewer than 20 per class,
@@ -89,18 +89,21 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
     history_ : list of dict
         The runs of the search, one record each: "weights", "validation_loss" (the mean log loss of all validation
         examples), "n_iter", and "observation" (an `Observation`; its error is the validation loss, its features are
-        sums over the models of all folds). With "online", each epoch is a run, without an observation.
+        sums over the models of all folds). With "online", each epoch is a run, and the first is a fit with L2 alone.
     best_run_ : int
         The position in `history_` of the run whose weights were chosen.
     learned_ : LearnedLoss or None
         The last answer of LearnLoss: up to a constant, ``weights . features`` predicts ``scale * error``. The run after
         it may go further in its direction. Not set with "online".
     box_ : Box
-        The ranges that LearnLoss could choose weights from, around the best fit with L1 or L2 alone. Not set with
-        "online".
+        The ranges that LearnLoss could choose weights from: around the best fit with L1 or L2 alone, or, with
+        "online", of the hinges of the penalty and of the other terms.
     regularizer_ : tuple of two arrays
         The penalty that "online" learned, as the positions and values of points. It is linear between the points and
         beyond them. Set only with "online".
+    steps_ : list of StepRecord
+        The epochs that "online" went through, as in `OnlineTuner.history`: the weights of all hinges and terms, and
+        how those of the next epoch were learned. Set only with "online".
     n_iter_ : (1,) array
         The number of iterations of the last fit.
     n_features_in_, feature_names_in_
@@ -227,7 +230,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
     ) -> Self:
         """Fit as `fit` does, and call ``on_run(run, folds)`` after each run of the search."""
         check_parameters(self)
-        for name in ("regularizer_", "box_", "learned_"):
+        for name in ("regularizer_", "steps_", "box_", "learned_"):
             self.__dict__.pop(name, None)  # set by an earlier fit with the other strategy
         examples = read_examples(self, X, y, sample_weight, X_val, y_val, sample_weight_val)
         self.classes_, codes = np.unique(examples.labels, return_inverse=True)
@@ -286,9 +289,10 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self, data: Data, folds: list[Fold], growth: float, options: SearchOptions
     ) -> tuple[list[FoldFits], FoldFits, Fitted]:
         """Return all runs, which are epochs, the best one, and a repetition on all data up to the best epoch."""
-        runs, losses = online_search(folds, options, self._parallel)
+        result = online_search(folds, options, self._parallel)
+        runs, self.box_, self.steps_ = result.runs, result.box, result.steps
         best = best_of(runs)
-        losses = [loss.grown(growth) for loss in losses[: runs.index(best) + 1]]
+        losses = [loss.grown(growth) for loss in result.losses[: runs.index(best) + 1]]
         self.regularizer_ = losses[-1].regularizer.points()
         return runs, best, repeated(data, losses, runs[0].mean_params(), options)
 

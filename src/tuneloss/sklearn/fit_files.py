@@ -11,14 +11,13 @@ from pathlib import Path
 from tuneloss.data import Dataset
 from tuneloss.errors import InvalidInput, JournalError
 from tuneloss.files import draft_folder, write_whole
-from tuneloss.sklearn.comparison import MAJORITY, MEASURES, TUNED, ModelComparison, TrainTestRows
+from tuneloss.sklearn.comparison import TUNED, ModelComparison, TrainTestRows
+from tuneloss.sklearn.fit_journal import MADE_BY, fit_header, fit_runs
 from tuneloss.sklearn.model_file import load_model, write_model
-from tuneloss.sklearn.paths import is_plain
 from tuneloss.sklearn.saved_model import SavedModel
+from tuneloss.sklearn.saving import learned_loss
 from tuneloss.tuning.journal import journal_bytes, read_lines, replace_journal
-from tuneloss.tuning.run import Header, LastLearned, Run
 
-MADE_BY = "fit"  # names the writer in the header of the journal
 MODEL_FILE, RUNS_FILE, REPORT_FILE = "model.npz", "runs.jsonl", "report.html"
 
 
@@ -92,10 +91,8 @@ def write_fit(out: Path, dataset: Dataset, rows: TrainTestRows, comparison: Mode
     from tuneloss.report.runs_page import write_runs_report
 
     title = f"{dataset.title}: {rows}"
-    header, tuned = _header(title, comparison), comparison.tuned
-    pairs = zip(tuned.history_, comparison.run_scores, strict=True)
-    runs = [Run(i, run["weights"], run["observation"], info=scores) for i, (run, scores) in enumerate(pairs)]
-    about = {"title": title, "weights": tuned.loss_weights_, "results": comparison.scores[TUNED]}
+    header, runs, tuned = fit_header(title, comparison), fit_runs(comparison), comparison.tuned
+    about = {"title": title, **learned_loss(tuned), "results": comparison.scores[TUNED]}
     model = SavedModel(rows.preparation, tuned.coef_, tuned.intercept_, tuned.classes_, about)
     try:
         with draft_folder(out, "fit") as draft:
@@ -119,21 +116,3 @@ def _move(draft: Path, out: Path) -> None:
         raise KeyboardInterrupt(state) from None
     except OSError as reason:
         raise InvalidInput(f"`out` must be a folder in which files can be replaced: {reason}; {state}.") from None
-
-
-def _header(title: str, comparison: ModelComparison) -> Header:
-    """Return the header of the journal."""
-    tuned = comparison.tuned
-    weights = tuned.history_[tuned.best_run_]["weights"]
-    penalty = "l2" if weights["l2"] > 0 else "l1"
-    growth = tuned.loss_weights_[penalty] / weights[penalty]
-    alone = f"{penalty.upper()} alone is used: no run with learned weights was clearly better. "
-    note = alone if is_plain(weights) else ""
-    note += f"The saved model was fitted to all training examples, with L1 and L2 {growth:.4g} times as large."
-    note += " Every class counts the same, in training and in all scores." if comparison.is_balanced else ""
-    learned = tuned.learned_
-    search = LastLearned() if learned is None else LastLearned(learned.as_dict(), learned.scale, learned.note)
-    models = {name: values for name, values in comparison.scores.items() if name != MAJORITY}  # it would dwarf the rest
-    reference = {name: {m: values[m] for m in MEASURES} for name, values in models.items()}
-    final = dict(tuned.loss_weights_)
-    return Header(tuned.box_, title, MADE_BY, reference, chosen=tuned.best_run_, note=note, search=search, final=final)

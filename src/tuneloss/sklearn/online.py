@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,13 +32,15 @@ from tuneloss.sklearn.softmax import (
     smooth_value,
     terms,
 )
-from tuneloss.tuning import OnlineLearner, OnlinePolicy
+from tuneloss.tuning import OnlineLearner, OnlinePolicy, OnlineStep, StepRecord
+from tuneloss.tuning.slopes import gradient_cosine
 from tuneloss.types import Array
 
 KNOTS, EPOCHS, STEPS = 20, 40, 20  # knots of the regularizer, most epochs, and gradient steps per epoch
 PATIENCE = 8  # the run ends after this many epochs without an improvement
 POLICY = OnlinePolicy(window=10, damping=0.7, hold_scale=0.0)  # chosen before these became the defaults of deep models
 SMOOTH = NAMES[1:]  # all terms except L1, which is a pair of hinges at 0
+PENALTY = "penalty"  # the regularizer, in the names of its hinges: "penalty/right0" and so on
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,38 +91,58 @@ def proximal_steps(data: Data, loss: Loss, start: Array, n: int, bound: float = 
     return x, bound
 
 
-def online_search(
-    folds: Sequence[Fold], options: SearchOptions, parallel: ParallelMap
-) -> tuple[list[FoldFits], list[Loss]]:
-    """Return one run per epoch, and the loss of each. The first run has L2 alone."""
+@dataclass(frozen=True, eq=False)
+class OnlineResult:
+    """The result of an online search. Epoch 0 is a fit with L2 alone, from which the run starts.
+
+    Parameters
+    ----------
+    runs : list of FoldFits
+        One per epoch, with observations.
+    losses : list of Loss
+        The loss that each epoch was trained with.
+    steps : list of StepRecord
+        What was observed after each epoch, and how the weights of the next one were learned.
+    box : Box
+        The hinges and the smooth terms, with the ranges that their weights may have.
+    """
+
+    runs: list[FoldFits]
+    losses: list[Loss]
+    steps: list[StepRecord]
+    box: Box
+
+
+def online_search(folds: Sequence[Fold], options: SearchOptions, parallel: ParallelMap) -> OnlineResult:
+    """Learn the loss of each epoch from the last epochs, until the validation error falls no more."""
     starts = [fold.data.zeros() for fold in folds]
-    first = fit_folds(folds, only_l2(first_l2(folds[0].data)), starts, options=options, parallel=parallel)
-    folds = add_dropout(folds, first)
-    knots = inner_quantiles(np.concatenate([fitted.params[:, :-1].ravel() for fitted in first.fits]), KNOTS)
-    loss = Loss(first.weights, PiecewiseLinear.from_weights(knots, np.zeros(2 * len(knots))))
-    box = _box(options.terms, len(knots), MIN_L2 * first.weights["l2"])
-    runs, losses = [first], [loss]
-    learner = OnlineLearner(box, POLICY)
-    weights = np.append(np.zeros(2 * len(knots)), [first.weights[name] for name in SMOOTH])
+    run = fit_folds(folds, only_l2(first_l2(folds[0].data)), starts, options=options, parallel=parallel)
+    folds = add_dropout(folds, run)
+    knots = inner_quantiles(np.concatenate([fitted.params[:, :-1].ravel() for fitted in run.fits]), KNOTS)
+    loss = Loss(run.weights, PiecewiseLinear.from_weights(knots, np.zeros(2 * len(knots))))
+    result = OnlineResult([], [loss], [], _box(options.terms, len(knots), MIN_L2 * run.weights["l2"]))
+    runs, losses, learner = result.runs, result.losses, OnlineLearner(result.box, POLICY)
+    weights = np.append(np.zeros(2 * len(knots)), [run.weights[name] for name in SMOOTH])
     bounds: Sequence[float] = [1.0] * len(folds)
-    for _ in range(EPOCHS):
-        step = learner.step(_total_observation(folds, runs[-1], knots), weights)
+    while True:
+        runs.append(_observed(folds, run, knots, result.box.names))
+        if len(runs) > EPOCHS or len(runs) - runs.index(best_of(runs)) > PATIENCE:
+            learner.hold()
+        step = _step(learner, runs[-1], weights, is_first=len(runs) == 1)
+        result.steps.append(_record(result, weights, step))
         if step.learned is None or not step.learned.scale > 0:
-            break
-        weights = step.weights if losses[1:] else step.learned.weights  # L2 alone is not averaged
+            return result
+        weights = step.weights
         loss = _loss(weights, knots)
 
         def train(fold: Fold, start: Array, bound: float, loss: Loss = loss) -> tuple[Fitted, float]:
             params, bound = proximal_steps(fold.data, loss, start, STEPS, bound)
             return Fitted(loss.weights, params, STEPS, converged=True), bound
 
-        starts = runs[-1].params
-        fits, bounds = zip(*parallel(train, list(zip(folds, starts, bounds, strict=True))), strict=True)
-        runs.append(FoldFits.of(folds, loss.weights, fits))
+        fits, bounds = zip(*parallel(train, list(zip(folds, run.params, bounds, strict=True))), strict=True)
+        run = FoldFits.of(folds, loss.weights, fits)
         losses.append(loss)
-        if len(runs) - runs.index(best_of(runs)) > PATIENCE:
-            break
-    return runs, losses
+        options.on_run(run, folds)
 
 
 def repeated(data: Data, losses: Sequence[Loss], start: Array, options: SearchOptions) -> Fitted:
@@ -137,7 +159,7 @@ def repeated(data: Data, losses: Sequence[Loss], start: Array, options: SearchOp
 def _box(chosen: Sequence[str], p: int, least: float) -> Box:
     """Return the box of the hinges and the smooth terms; terms that were not chosen are pinned."""
     hinges = (0.0, math.inf) if "l1" in chosen else 0.0
-    ranges = dict.fromkeys(hinge_names(p), hinges)
+    ranges = dict.fromkeys([f"{PENALTY}/{name}" for name in hinge_names(p)], hinges)
     smooth = {"l2": (least, math.inf), "uniform": (0.0, 1.0), "dropout": (0.0, math.inf)}
     smooth_ranges = {name: bounds if name in chosen else bounds[0] for name, bounds in smooth.items()}
     return Box.from_dict({**ranges, **smooth_ranges, "logloss": 1.0})
@@ -150,19 +172,40 @@ def _loss(weights: Array, knots: Array) -> Loss:
     return Loss(smooth, PiecewiseLinear.from_weights(knots, weights[: 2 * p]))
 
 
-def _total_observation(folds: Sequence[Fold], run: FoldFits, knots: Array) -> Observation:
-    """Observe the models of all folds, in the metric of `conditioner`, and add the observations up."""
-    k = 2 * len(knots) + len(SMOOTH)
-    error, features, gram = 0.0, np.zeros(k), np.zeros((k + 1, k + 1))
-    for fold, fitted in zip(folds, run.fits, strict=True):
-        data, w = fold.data, fitted.params[:, :-1]
-        values, slopes = terms(data, fitted.params)
-        fold_error, gradient = cross_entropy(data, fitted.params, fold.targets, fold.x)
-        metric = 1 / conditioner(data, run.weights)
-        columns = np.stack([*slopes[1:], gradient])
-        gram += gram_with(columns[:, :, :-1], w, knots, metric[:, :-1])
-        intercepts = columns[:, :, -1]
-        gram[2 * len(knots) :, 2 * len(knots) :] += (intercepts * metric[:, -1]) @ intercepts.T
-        error += fold_error
-        features += np.append(values_at(w, knots), values[1:])
-    return Observation(error, features, gram)
+def _step(learner: OnlineLearner, run: FoldFits, weights: Array, *, is_first: bool) -> OnlineStep:
+    """Learn the weights of the next epoch. The first step is not damped, since L2 alone is not to be averaged."""
+    observation = run.joined_observation()
+    assert observation is not None  # as `_observed` has made it
+    step = learner.step(observation, weights)
+    if not is_first or step.learned is None:
+        return step
+    learned = step.learned.weights
+    cosines = gradient_cosine(observation, weights), gradient_cosine(observation, learned)
+    return replace(step, weights=learned, kept=0.0, cosines=cosines)
+
+
+def _record(result: OnlineResult, weights: Array, step: OnlineStep) -> StepRecord:
+    """Return the record of the last epoch, which was trained with these weights, and of the step after it."""
+    observation = result.runs[-1].joined_observation()
+    assert observation is not None  # as `_observed` has made it
+    return StepRecord.of(len(result.runs) - 1, observation, result.box.as_dict(weights), step, math.nan)
+
+
+def _observed(folds: Sequence[Fold], run: FoldFits, knots: Array, names: Sequence[str]) -> FoldFits:
+    """Return the run with one observation per fold."""
+    pairs = zip(folds, run.fits, strict=True)
+    observations = tuple(_observation(fold, fitted, knots, names) for fold, fitted in pairs)
+    return replace(run, observations=observations)
+
+
+def _observation(fold: Fold, fitted: Fitted, knots: Array, names: Sequence[str]) -> Observation:
+    """Observe the model of a fold, in the metric of `conditioner`."""
+    data, w = fold.data, fitted.params[:, :-1]
+    values, slopes = terms(data, fitted.params)
+    error, gradient = cross_entropy(data, fitted.params, fold.targets, fold.x)
+    metric = 1 / conditioner(data, fitted.weights)
+    columns = np.stack([*slopes[1:], gradient])
+    gram = gram_with(columns[:, :, :-1], w, knots, metric[:, :-1])
+    intercepts = columns[:, :, -1]
+    gram[2 * len(knots) :, 2 * len(knots) :] += (intercepts * metric[:, -1]) @ intercepts.T
+    return Observation(error, np.append(values_at(w, knots), values[1:]), gram, names=names)

@@ -68,9 +68,16 @@ def save_model(model: TunedLogisticRegression | Pipeline, path: Path | str) -> P
     if names is None:
         names = [f"x{j}" for j in range(width)]
     preparation = _preparation(tuple(map(str, names)), scaler)
-    about = {"weights": estimator.loss_weights_}
-    classes = _as_plain(estimator.classes_)
+    about, classes = learned_loss(estimator), _as_plain(estimator.classes_)
     return write_model(SavedModel(preparation, estimator.coef_, estimator.intercept_, classes, about), Path(path))
+
+
+def learned_loss(estimator: TunedLogisticRegression) -> dict[str, Any]:
+    """Return the learned loss for the description in a model file: weights, and the points of a learned penalty."""
+    about: dict[str, Any] = {"weights": estimator.loss_weights_}
+    if hasattr(estimator, "regularizer_"):
+        about["regularizer"] = [part.tolist() for part in estimator.regularizer_]
+    return about
 
 
 def _parts(model: Any) -> tuple[StandardScaler | None, TunedLogisticRegression]:

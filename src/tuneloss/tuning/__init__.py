@@ -16,6 +16,7 @@
     ledger.py            all runs that were told, indexed
     journal.py           a file of records that survives a kill
     extension.py         a journal that continues in another box
+    box_difference.py    how two boxes differ, in words
     progress.py          a progress bar
 
 Names outside of `__all__` are private to the package.

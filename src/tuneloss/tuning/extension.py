@@ -5,6 +5,7 @@ from __future__ import annotations
 from tuneloss.checks import reading
 from tuneloss.core.box import Box
 from tuneloss.errors import InvalidInput, JournalError
+from tuneloss.tuning.box_difference import names_difference
 from tuneloss.tuning.journal import Journal
 from tuneloss.tuning.run import Header, Run
 
@@ -31,8 +32,8 @@ def extend_journal(journal: Journal, box: Box) -> None:
         old = Box.from_state_dict(journal.header["box"])
     if box.names != old.names or box.is_simplex != old.is_simplex:
         raise JournalError(
-            f"With `extend=True`, the box must have the weights of the journal {journal.path}, {old}, in the same "
-            f"order; found {box}. Only bounds may change. Begin another journal for other weights."
+            f"With `extend=True`, the box must have the weights of the journal {journal.path}, in the same order; "
+            f"found {names_difference(box, old)}. Only bounds may change. Begin another journal for other weights."
         )
     for run in Run.from_dicts(journal.records):
         if run.weights is not None:

@@ -21,13 +21,15 @@ import re
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tuneloss.errors import JournalError
+from tuneloss.core.box import Box
+from tuneloss.errors import InvalidInput, JournalError
 from tuneloss.files import create, write_all
+from tuneloss.tuning.box_difference import box_difference
 
 try:
     import fcntl
@@ -178,8 +180,9 @@ class Journal:
         values = {name: self.header.get(name) for name in header}
         if values != header:
             raise JournalError(
-                f"The journal {self.path} must be of the same box; found {values}, not {header}. Use the box it has, "
-                "or another file. With `extend=True`, it continues in any box that contains all weights tried so far."
+                f"The journal {self.path} must be of the same box; found {_difference(values, header)}. Use the box it "
+                "has, or another file. With `extend=True`, it continues in any box that contains all weights tried so "
+                "far."
             )
 
     def _repaired(self, file: BinaryIO) -> bytes:
@@ -222,6 +225,14 @@ class Journal:
             RuntimeWarning,
             stacklevel=5,
         )
+
+
+def _difference(found: Body, wanted: Body) -> str:
+    """Return what differs between two headers: of boxes only the weights that differ, of anything else all of it."""
+    words = ""
+    with suppress(InvalidInput):
+        words = box_difference(*(Box.from_state_dict(header.get("box", {})) for header in (found, wanted)))
+    return words or f"{found}, not {wanted}"
 
 
 def _side_of(path: Path) -> Path:

@@ -54,16 +54,27 @@ def write_online_journal(
             f"The journal of an online run must be a new file, or one that this run wrote; found {path}. Name another "
             "one."
         )
+    runs = online_runs(history, observations)
+    try:
+        write_whole(path, journal_bytes(header.to_dict(), [run.to_dict() for run in runs]))
+    except OSError as reason:
+        raise JournalError(f"The journal {path} must be a file that can be written: {reason}.") from reason
+    return path
+
+
+def online_runs(history: Sequence[StepRecord], observations: Sequence[Observation]) -> list[Run]:
+    """Return the steps of an online run as the records of a journal; the parameters are as above."""
     first = len(history) - len(observations)
     runs = []
     for i, record in enumerate(history):
         observation = observations[i - first] if i >= first else record.observation()
-        runs.append(Run(i, record.weights, observation, step=record.learned_step()).to_dict())
-    try:
-        write_whole(path, journal_bytes(header.to_dict(), runs))
-    except OSError as reason:
-        raise JournalError(f"The journal {path} must be a file that can be written: {reason}.") from reason
-    return path
+        runs.append(Run(i, record.weights, observation, step=record.learned_step()))
+    return runs
+
+
+def is_online(header: Header) -> bool:
+    """Return whether the records of a journal are the checkpoints of one run. Earlier versions wrote no policy."""
+    return header.policy is not None or header.made_by == MADE_BY
 
 
 def _is_of_run(path: Path, run_id: str) -> bool:

@@ -18,6 +18,9 @@ from tuneloss.tuning.local_steps import LocalSteps
 from tuneloss.tuning.sampling import center, distance, nearby, same_point, sample_box
 from tuneloss.types import Array, Epsilon, Objective
 
+# What counts as a rounding error in a weight: it is this near, relative, to a number of so few significant digits.
+ROUNDING, DIGITS = 1e-14, 10
+
 Fallback = Literal["nearby", "random", "repeat"]
 Choice = Objective | Literal["auto"]
 FAILED_RADIUS = 0.05  # fraction of a range: proposals nearer than this to a failed run are avoided
@@ -108,14 +111,15 @@ class Proposer:
         if not ledger.observations:
             first = center(self.box)
             point = self._untried(first, tried, ledger.failed, "random", rng)
-            return Proposal(point, way="center" if point is first else "random")
+            return Proposal(short_decimals(self.box, point), way="center" if point is first else "random")
         # With pending proposals, learn from a Bayesian bootstrap of the observations.
         sample_weight = rng.standard_exponential(len(ledger.observations)) if pending else None
         proposal = self._take_turn(ledger, ledger.n_runs + len(pending) - 1, sample_weight, rng)
-        if self.fallback == "repeat":
-            return proposal
-        point = self._untried(proposal.point, tried, ledger.failed, self.fallback, rng)
-        return Proposal(point, proposal.form, proposal.way if point is proposal.point else self.fallback)
+        point, way = proposal.point, proposal.way
+        if self.fallback != "repeat":
+            point = self._untried(point, tried, ledger.failed, self.fallback, rng)
+            way = way if point is proposal.point else self.fallback
+        return Proposal(short_decimals(self.box, point), proposal.form, way)
 
     def _take_turn(
         self, ledger: Ledger, n_turns: int, sample_weight: Array | None, rng: np.random.Generator
@@ -177,3 +181,22 @@ class Proposer:
                 return candidate
             candidate = nearby(self.box, point, rng) if fallback == "nearby" else sample_box(self.box, rng)
         return candidate  # the box is a point, or full of failures
+
+
+def short_decimals(box: Box, point: Array) -> Array:
+    """Return weights (k,) without rounding errors such as that of 0.10000000000000006. Bounds stay exact.
+
+    Other numbers stay as they are. So does a simplex, whose sum would change.
+
+    Examples
+    --------
+    >>> box = Box([0.0, 0.0, 1 / 3], [1.0, 1.0, 1 / 3], ["l1", "l2", "fit"])
+    >>> short_decimals(box, np.array([0.10000000000000006, 2 / 7, 1 / 3])).tolist()
+    [0.1, 0.2857142857142857, 0.3333333333333333]
+    """
+    if box.is_simplex:
+        return point
+    short = np.clip([float(f"{weight:.{DIGITS}g}") for weight in point], box.lower, box.upper)
+    is_error = np.abs(point - short) <= ROUNDING * np.abs(short)
+    at_a_bound = (point == box.lower) | (point == box.upper)
+    return np.where(is_error & ~at_a_bound, short, point)
