@@ -13,11 +13,12 @@ for the signs of four random projections of the inputs.
 
 The split was written down before any option was chosen. The options of every method (of OnlineTuner too: how often it
 steps, and how many batches it reads) are those of least mean test loss on digits, nct_crc_he_3class and caltech101,
-with seeds 100 and 101. (The first plan had two more seeds.) What is reported is oxford_iiit_pet and tf_flowers with
-seeds 0 to 7. The defaults of OnlineTuner come from the arena, whose choosing half does not contain these two data sets.
-The row "arena's rate" is the rate of hypergradients that was the best on that half.
+with seeds 100 to 103. What is reported is oxford_iiit_pet and tf_flowers with seeds 0 to 7. The defaults of OnlineTuner
+come from the arena, whose choosing half does not contain these two data sets. The row "arena's rate" is the rate of
+hypergradients that was the best on that half.
 
 Every run is reported at its epoch of least validation loss; all methods share data, first parameters and batches.
+UPGrad and MGDA are those of TorchJD, which `pip install "tuneloss[arena]"` brings.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def fit_bias(logits: Tensor, labels: Tensor) -> Tensor:
         loss.backward()
         return loss
 
-    optimizer.step(value)  # type: ignore[no-untyped-call]
+    optimizer.step(value)
     return bias.detach()
 
 

@@ -223,7 +223,7 @@ class Hypergradient(Method):
         for loss in self.losses(self.batch)[1:]:
             of_task = torch.autograd.grad(loss, self.trunk, retain_graph=True)
             gains.append(sum((a * b).sum() for a, b in zip(of_task, of_error, strict=False)))
-        self.log.grad = -torch.stack(gains) * self.w[1:]  # type: ignore[arg-type]
+        self.log.grad = -torch.stack(gains) * self.w[1:]
         self.adam.step()
         with torch.no_grad():
             self.log.clamp_(math.log(LEAST), math.log(MOST))

@@ -24,7 +24,7 @@ from task_methods import (
 )
 
 REPORTED, CHOOSING = ("oxford_iiit_pet", "tf_flowers"), (DIGITS, "nct_crc_he_3class", "caltech101")
-CHOOSING_SEEDS = (100, 101)
+CHOOSING_SEEDS = range(100, 104)
 MAIN_ONLY, EQUAL, EXPERT, RANDOM = "main only", "equal", "useful only", "best random run"
 KENDALL, GRADNORM, DWA = "uncertainty (Kendall)", "GradNorm", "DWA"
 UPGRAD, MGDA, COSINE = "UPGrad", "MGDA", "cosine gating"

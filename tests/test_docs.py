@@ -12,7 +12,7 @@ import pytest
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(page.name for page in DOCS.glob("*.md") if "```python" in page.read_text(encoding="utf-8"))
 
-TESTED_BELOW = {"troubleshooting.md", "tutorial_observe.md", "tutorial_online.md"}
+TESTED_BELOW = {"tasks.md", "troubleshooting.md", "tutorial_observe.md", "tutorial_online.md"}
 
 
 def names_of_online() -> dict:
@@ -152,3 +152,20 @@ def test_the_tutorial_of_several_runs_shows_its_output():
     assert names["first"] == pytest.approx(0.474, abs=0.05)
     assert names["tuned"] == pytest.approx(0.362, abs=0.05)
     assert names["tuned"] < min(names["first"], names["plain"], names["random"])
+
+
+def test_the_page_on_tasks_shows_its_output_and_finds_the_task_without_use():
+    """Seed 0: useful tasks end above weight 1, signs below 0.1; test log loss is about what the page shows."""
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    names, printed = run("tasks.md")
+    assert shape(printed) == shape("".join(outputs("tasks.md")))
+    weights = names["loss"].as_dict()
+    assert min(weights["odd"], weights["denoise"]) > 1 > 0.1 > weights["signs"]
+    assert float(printed.split()[-1]) == pytest.approx(0.52, abs=0.1)
+
+
+def test_the_program_on_tasks_is_short():
+    """At most 30 lines for the loss, the tuner and the training loop."""
+    programs = re.findall(r"```python\n(.*?)```", (DOCS / "tasks.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(programs[-1].splitlines()) <= 30
