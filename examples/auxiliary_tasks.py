@@ -43,14 +43,14 @@ from torch.optim import Adam
 EPOCHS, BATCHES, LEARNING_RATE = 30, 20, 2e-3
 
 
-def run(key: Record, folder: str | None) -> Record:
-    """Train once; record losses and weights at the epoch of least validation loss, and the course of the weights."""
+def run(key: Record, folder: str | None, curves: bool = True) -> Record:
+    """Train once; record losses and weights at the epoch of least validation loss, and the curves of the tuner."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Tuning may hurt")  # the best epoch counts in any case
-        return train(key, folder)
+        return train(key, folder, curves)
 
 
-def train(key: Record, folder: str | None) -> Record:
+def train(key: Record, folder: str | None, curves: bool) -> Record:
     """Do what `run` does."""
     problem = draw(key["data"], folder, key["seed"], BATCHES)
     torch.manual_seed(key["seed"])
@@ -76,8 +76,8 @@ def train(key: Record, folder: str | None) -> Record:
         for name, w in method.weights().items():
             course[name].append(rounded(w))
         start = time.process_time()
-    curves = {"course": course, **learning_curves(method)} if isinstance(method, Online) else {}
-    return {**best, "cpu_seconds": round(seconds, 3), **curves}
+    drawn = {"course": course, **learning_curves(method)} if curves and isinstance(method, Online) else {}
+    return {**best, "cpu_seconds": round(seconds, 3), **drawn}
 
 
 def learning_curves(method: Online) -> Record:
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> str:
     first.add_argument("--choose", action="store_true")
     which, rest = first.parse_known_args(argv)
     options = arguments(__doc__, "auxiliary_tasks", rest, full_seeds=8)
-    work = partial(run, folder=options.data)
+    work = partial(run, folder=options.data, curves=not which.choose)
     if which.choose:
         path = options.out / "results" / "auxiliary_tasks_choice.jsonl"
         return choice_table(run_missing(path, candidates(options.epochs or EPOCHS), work, options.jobs))

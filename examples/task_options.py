@@ -46,9 +46,11 @@ CANDIDATES: dict[str, dict[str, Callable[..., Method]]] = {
         "once per epoch, simplex": partial(Online, simplex=True),
         "every 10, simplex": partial(Online, simplex=True, every=10, observe={"batches": 8}),
     },
-    HYPERGRADIENT: {f"rate {r}": partial(Hypergradient, rate=r, every=5) for r in (0.4, 0.05, 0.15, 1.0)},
-    KENDALL: {f"rate {r}": partial(Uncertainty, rate=r) for r in (0.01, 0.002, 0.05)},
-    GRADNORM: {f"alpha {a}, rate {r}": partial(GradNorm, alpha=a, rate=r) for a in (1.5, 0.5) for r in (0.025, 0.1)},
+    HYPERGRADIENT: {f"rate {r}": partial(Hypergradient, rate=r, every=5) for r in (0.4, 0.05, 0.15, 1.0, 2.5, 6.0)},
+    KENDALL: {f"rate {r}": partial(Uncertainty, rate=r) for r in (0.01, 0.002, 0.05, 0.2)},
+    GRADNORM: {
+        f"alpha {a}, rate {r}": partial(GradNorm, alpha=a, rate=r) for a in (1.5, 0.5, 0.0) for r in (0.025, 0.1)
+    },
     DWA: {f"temperature {t}": partial(LossRatios, temperature=t) for t in (2.0, 0.5)},
     UPGRAD: {"as it is": partial(Joined, join=torchjd("UPGrad"))},
     MGDA: {"as it is": partial(Joined, join=torchjd("MGDA"))},
@@ -59,7 +61,7 @@ CANDIDATES: dict[str, dict[str, Callable[..., Method]]] = {
 CHOSEN = {
     DEFAULT: "default",
     TUNED: "cost 1, 2 batches",
-    HYPERGRADIENT: "rate 1.0",
+    HYPERGRADIENT: "rate 6.0",
     KENDALL: "rate 0.05",
     GRADNORM: "alpha 0.5, rate 0.1",
     DWA: "temperature 0.5",

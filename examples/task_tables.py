@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 from common import Record, markdown
 from task_methods import NAMES
-from task_options import CANDIDATES, CHOOSING, CHOSEN, EXPERT, MAIN_ONLY, METHODS, OURS, RANDOM, TUNED
+from task_options import CANDIDATES, CHOOSING, CHOSEN, DEFAULT, EXPERT, MAIN_ONLY, METHODS, OURS, RANDOM, TUNED
 
 from tuneloss.paper.statistics import Interval, interval
 
-COLORS = {OURS[0]: "#0072B2", OURS[1]: "#D55E00", EXPERT: "#009E73", RANDOM: "black"}
+COLORS = {DEFAULT: "#0072B2", TUNED: "#D55E00", EXPERT: "#009E73", RANDOM: "black"}
 TASK_COLORS = dict(zip(NAMES, ("black", "#0072B2", "#56B4E9", "#009E73", "0.6", "#D55E00"), strict=True))
 
 
@@ -55,15 +55,27 @@ def table(records: Sequence[Record], methods: Sequence[str] = METHODS) -> str:
 
 
 def choice_table(records: Sequence[Record]) -> str:
-    """Return the table from which options are chosen: changes from the main task alone, by data set and on average."""
+    """Return the table from which options are chosen: changes from the main task alone, by data set and on average.
+
+    The last column is the change from the default options of OnlineTuner, paired by data set and seed.
+    """
+    base = {d: by_seed(records, d, MAIN_ONLY) for d in CHOOSING}
+    default = {d: by_seed(records, d, DEFAULT) for d in CHOOSING}
     rows = []
     for family, options in CANDIDATES.items():
         for option in options:
-            cells = [change(by_seed(records, d, family, option), by_seed(records, d, MAIN_ONLY)) for d in CHOOSING]
-            mean = float(np.mean([cell.mean for cell in cells]))
-            name = f"**{option}**" if CHOSEN.get(family) == option else option
-            rows.append([family, name, f"{100 * mean:.1f}", *(points(cell) for cell in cells)])
-    return markdown(["method", "option", "mean", *CHOOSING], rows)
+            runs = {d: by_seed(records, d, family, option) for d in CHOOSING}
+            cells = [change(runs[d], base[d]) for d in CHOOSING]
+            mean = f"{100 * np.mean([cell.mean for cell in cells]):.1f}"
+            name = f"**{option}**" if CHOSEN[family] == option else option
+            minus = interval([mean_change(runs, default, seed) for seed in runs[CHOOSING[0]]])
+            rows.append([family, name, mean, *(points(cell) for cell in cells), points(minus)])
+    return markdown(["method", "option", "mean", *CHOOSING, f"minus {DEFAULT}"], rows)
+
+
+def mean_change(runs: Mapping[str, Mapping[int, Record]], base: Mapping[str, Mapping[int, Record]], seed: int) -> float:
+    """Return the mean over data sets of log(test loss / test loss of the base), for one seed."""
+    return float(np.mean([math.log(r[seed]["test_loss"] / base[d][seed]["test_loss"]) for d, r in runs.items()]))
 
 
 def draw_figure(records: Sequence[Record], path: Path) -> None:
