@@ -1,7 +1,9 @@
 """The example of auxiliary tasks, small: its data, the methods of the field, what it finds and what it writes."""
 
 import importlib
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -200,6 +202,18 @@ def test_what_is_chosen_is_a_candidate_and_other_data_are_reported(options):
     assert all(option in options.CANDIDATES[family] for family, option in options.CHOSEN.items())
     assert set(options.REPORTED).isdisjoint(options.CHOOSING)
     assert {r["data"] for r in options.candidates(1)} == set(options.CHOOSING)
+
+
+def test_the_chosen_options_are_those_of_least_mean(options, tables):
+    """In the table of the committed choosing runs, the bold option has the least mean of its family."""
+    path = Path("docs/results/auxiliary_tasks_choice.jsonl")
+    rows = tables.choice_table([json.loads(line) for line in path.read_text().splitlines()]).splitlines()[2:]
+    means = {}
+    for family, option, mean in ([cell.strip() for cell in row.split("|")[1:4]] for row in rows):
+        means.setdefault(family, {})[option] = float(mean)
+    assert set(means) == set(options.CANDIDATES)
+    for family, by_option in means.items():
+        assert min(by_option, key=by_option.get) == f"**{options.CHOSEN[family]}**"
 
 
 def test_it_writes_a_figure_and_tables(example, options, out, records):
