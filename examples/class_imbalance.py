@@ -149,15 +149,16 @@ def difference(runs: Mapping[int, Record], others: Mapping[int, Record]) -> str:
 
 
 def table(records: Sequence[Record]) -> str:
-    """Return the table: balanced test loss and error, and the difference from inverse frequency with a bias."""
+    """Return the table: balanced test loss and error, and the differences from inverse frequency, also with a bias."""
     rows = []
     for data in dict.fromkeys(r["data"] for r in records):
         for method in METHODS:
             runs = by_seed(records, data, method)
             loss, error = (interval([r[name] for r in runs.values()]) for name in ("test_loss", "test_error"))
-            minus = "" if method == BEST else difference(runs, by_seed(records, data, BEST))
-            rows.append([data, method, str(loss), error.percent(), minus])
-    return markdown(["data", "method", "balanced test log loss", "balanced test error", f"minus {BEST}"], rows)
+            minus = ["" if m == method else difference(runs, by_seed(records, data, m)) for m in (INVERSE, BEST)]
+            rows.append([data, method, str(loss), error.percent(), *minus])
+    header = ["data", "method", "balanced test log loss", "balanced test error", f"minus {INVERSE}", f"minus {BEST}"]
+    return markdown(header, rows)
 
 
 def draw_figure(records: Sequence[Record], path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from common import Record, markdown
+from task_data import TASKS
 from task_methods import NAMES
 from task_options import CANDIDATES, CHOOSING, CHOSEN, DEFAULT, EXPERT, MAIN_ONLY, METHODS, OURS, RANDOM, TUNED
 
@@ -52,6 +53,14 @@ def table(records: Sequence[Record], methods: Sequence[str] = METHODS) -> str:
             rows.append([data, method, loss, error, points(change(runs, base)), *minus, f"{seconds:.1f}"])
     header = ["data", "method", "test log loss", "test error", "against main only", *(f"{m}, minus this" for m in OURS)]
     return markdown([*header, "processor seconds"], rows)
+
+
+def alone_table(records: Sequence[Record]) -> str:
+    """Return the table of what each task does beside the main task, both with weight 1, without the other tasks."""
+    sets = list(dict.fromkeys(r["data"] for r in records))
+    base = {d: by_seed(records, d, MAIN_ONLY) for d in sets}
+    rows = [[t, *(points(change(by_seed(records, d, f"main + {t}"), base[d])) for d in sets)] for t in TASKS]
+    return markdown(["task", *(f"{d}, against main only" for d in sets)], rows)
 
 
 def choice_table(records: Sequence[Record]) -> str:

@@ -216,7 +216,8 @@ def test_the_chosen_options_are_those_of_least_mean(options, tables):
         assert min(by_option, key=by_option.get) == f"**{options.CHOSEN[family]}**"
 
 
-def test_it_writes_a_figure_and_tables(example, options, out, records):
-    """The figure is a PNG; the table has one row per method."""
+def test_it_writes_a_figure_and_tables(options, tables, out, records):
+    """The figure is a PNG; the tables have one row per method and one per auxiliary task."""
     assert (out / "images" / "auxiliary_tasks.png").read_bytes().startswith(b"\x89PNG")
-    assert len(example.table(records).splitlines()) == 2 + len(options.METHODS)
+    assert len(tables.table(records).splitlines()) == 2 + len(options.METHODS)
+    assert len(tables.alone_table(records).splitlines()) == 2 + 5
