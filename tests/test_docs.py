@@ -14,7 +14,10 @@ from tuneloss import LossTuner
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(page.name for page in DOCS.glob("*.md") if "```python" in page.read_text(encoding="utf-8"))
 
-TESTED_BELOW = {"jax.md", "machines.md", "ray.md", "troubleshooting.md", "tutorial_observe.md", "tutorial_online.md"}
+TESTED_BELOW = {
+    *("jax.md", "machines.md", "ray.md", "tasks.md"),
+    *("troubleshooting.md", "tutorial_observe.md", "tutorial_online.md"),
+}
 TESTED_ELSEWHERE = {"lightning.md", "trackers.md", "transformers.md"}  # in files of their own: they need more libraries
 
 
@@ -235,3 +238,20 @@ def test_the_tests_that_a_page_names_exist(page):
     named = re.findall(r"`(test_\w+)`", (DOCS / page).read_text(encoding="utf-8"))
     assert len(named) >= 3
     assert all(f"def {name}(" in tests for name in named)
+
+
+def test_the_page_on_tasks_shows_its_output_and_finds_the_task_without_use():
+    """Seed 0: useful tasks end above weight 1, signs below 0.1; test log loss is about what the page shows."""
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    names, printed = run("tasks.md")
+    assert shape(printed) == shape("".join(outputs("tasks.md")))
+    weights = names["loss"].as_dict()
+    assert min(weights["odd"], weights["denoise"]) > 1 > 0.1 > weights["signs"]
+    assert float(printed.split()[-1]) == pytest.approx(0.52, abs=0.1)
+
+
+def test_the_program_on_tasks_is_short():
+    """At most 30 lines for the loss, the tuner and the training loop."""
+    programs = re.findall(r"```python\n(.*?)```", (DOCS / "tasks.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(programs[-1].splitlines()) <= 30
