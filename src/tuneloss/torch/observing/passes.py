@@ -63,7 +63,6 @@ class Pass:
         self.draws, self.seed, self.merge, self.keep = draws, seed, merge, keep
         self.kept: list[Batch] = []
         self.work = 0.0  # examples times passes
-        self.work = 0.0  # examples times passes
         self.spread = Spread((), torch.ones(0))  # of the training batches
         self.contrast: Contrast | None = None
         self.device = next(iter(trainable(model).values())).device
