@@ -67,7 +67,8 @@ class OnlineTuner:
         Observe as often as takes about this part of the time of training, such as 0.2, if `step` is called after each
         optimizer step. The first call observes. ``batches="auto"`` then reads at most 4 training batches, since small
         observations often are better than large ones rarely. To estimate times, forwards and backwards of examples are
-        counted, so that a run can be repeated exactly. The products of the curvature metric are not counted.
+        counted, so that a run can be repeated exactly. A training step is taken to be one on a batch of `train`. The
+        products of the curvature metric are not counted.
     policy : OnlinePolicy, optional
         How to learn from the observations: see `tuneloss.tuning.OnlinePolicy`.
     observe : ObserveOptions, optional

@@ -175,9 +175,13 @@ def _generators(loaders: tuple[Any, ...]) -> list[Any]:
 
 
 def _unwrapped(loaders: tuple[Any, ...]) -> list[Any]:
-    """Return the loaders, those of their sources or targets, and each `DataLoader` that one holds; each once."""
+    """Return the loaders, those of their sources or targets, and each `DataLoader` that one holds; each once.
+
+    It may hold one as an attribute, or in an attribute that is a dict.
+    """
     parts = [part for loader in loaders if isinstance(loader, TargetMix) for _, _, part in loader.parts]
     parts += [part for loader in loaders if isinstance(loader, SourceLoader) for part in loader.loaders.values()]
     attributes = [part for loader in (*loaders, *parts) for part in getattr(loader, "__dict__", {}).values()]
+    attributes += [part for some in attributes if isinstance(some, dict) for part in some.values()]
     inner = [part for part in attributes if isinstance(part, DataLoader)]
     return list({id(loader): loader for loader in (*loaders, *parts, *inner)}.values())
