@@ -12,7 +12,7 @@ import pytest
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(page.name for page in DOCS.glob("*.md") if "```python" in page.read_text(encoding="utf-8"))
 
-TESTED_BELOW = {"troubleshooting.md", "tutorial_observe.md", "tutorial_online.md"}
+TESTED_BELOW = {"mixtures.md", "troubleshooting.md", "tutorial_observe.md", "tutorial_online.md"}
 
 
 def names_of_online() -> dict:
@@ -61,6 +61,18 @@ def test_code_runs(page):
     optuna = pytest.importorskip("optuna")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     run(page)
+
+
+def test_the_program_of_a_mixture_is_short_and_finds_the_domain_like_the_target():
+    """At most 30 lines. The target is the code of a module: most of the mixture is code, and the floor is kept."""
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    names, _ = run("mixtures.md")
+    program = re.findall(r"```python\n(.*?)```", (DOCS / "mixtures.md").read_text(encoding="utf-8"), re.DOTALL)[0]
+    assert len(program.splitlines()) <= 30
+    assert names["weights"]["code"] > 0.6
+    assert min(names["shares"].values()) >= 0.05
+    assert sum(names["shares"].values()) == pytest.approx(1, abs=1e-6)
 
 
 def test_the_warning_about_small_validation_sets_is_true():
