@@ -8,7 +8,7 @@ first bytes of each are used, as many as `byte_models.SOURCES` says. So other ve
 numbers only a little. A seed sets the model, the order of the data, and the target's chunks for validation and test.
 
 The step sizes of DoGE and DGA and the options of tuneloss were chosen on the targets "Cython" and "mail" with the seeds
-100 and 101, in about 50 runs. The targets and seeds that are reported were not looked at before. With --full, a table
+100 and 101, in about 70 runs. The targets and seeds that are reported were not looked at before. With --full, a table
 of its own shows the targets of the choice.
 
 Each run has the same budget: as many training steps as "uniform" takes, where an observation counts as its forwards and
