@@ -704,7 +704,19 @@ def test_a_state_without_the_next_call_is_read():
     assert [other.step() is None for _ in range(3)] == [True, False, True]
 
 
-@pytest.mark.parametrize("options", [{"cost": 0}, {"cost": -1.0}, {"cost": 0.1, "every": 2}])
+@pytest.mark.parametrize("options", [{"cost": 0}, {"cost": -1.0}, {"cost": 1e-320}, {"cost": 0.1, "every": 2}])
 def test_a_cost_that_makes_no_sense_is_refused(options):
-    with pytest.raises(InvalidInput, match="`cost` must be above 0, and `every` left at 1; found cost="):
+    with pytest.raises(InvalidInput, match="`cost` must be at least 1e-06, and `every` left at 1; found cost="):
         make_tuner(**options)
+
+
+def test_the_examples_of_a_metric_and_of_a_selection_count_as_work():
+    def next_call(**options):
+        tuner = make_tuner(cost=0.5, **options)
+        tuner.step()
+        return tuner._due
+
+    larger = make_data(400, seed=3)
+    alone, with_metric = next_call(), next_call(metric=log_loss)
+    assert next_call(selection=larger) > next_call(selection=VALIDATION) > alone
+    assert with_metric > alone

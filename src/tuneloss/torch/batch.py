@@ -20,6 +20,11 @@ class SourceBatch(dict[str, Any]):
 
     _whole: Any = None
 
+    def can_be_joined(self) -> bool:
+        """Return whether the rows of all sources fit together as one batch."""
+        first, *others = self.values()
+        return all(alike(first, other) for other in others)
+
     def whole(self) -> Any:
         """Return the rows of all sources as one batch, the same one at each call.
 
@@ -30,7 +35,7 @@ class SourceBatch(dict[str, Any]):
         """
         if self._whole is None:
             parts = list(self.values())
-            if not all(alike(parts[0], other) for other in parts[1:]):
+            if not self.can_be_joined():
                 raise InvalidInput(
                     "A term that is not `PerSource` sees the rows of all sources as one batch; found batches of "
                     f"{list(self)} that cannot be joined. Let them have tensors of the same shapes, except for the "

@@ -35,6 +35,7 @@ from tuneloss.tuning.online_journal import MADE_BY, scores_to_compare, write_onl
 from tuneloss.tuning.run import Header
 
 VERSION = 1  # of the state dict
+LEAST_COST = 1e-6  # of observations, in parts of training: below it, a run has no second one
 HARMFUL_RISE = 0.05  # relative: tuning may hurt if the error stays this far above the best
 
 
@@ -114,9 +115,10 @@ class OnlineTuner:
         self.train, self.validation, self.selection = train, validation, selection
         self.every, self.keep_best = as_integer(every, "every", 1), keep_best
         self.cost = None if cost is None else as_number(cost, "cost")
-        if self.cost is not None and (self.cost <= 0 or self.every > 1):
+        if self.cost is not None and (self.cost < LEAST_COST or self.every > 1):
             raise InvalidInput(
-                f"`cost` must be above 0, and `every` left at 1; found cost={cost!r}, every={every!r}. Give one."
+                f"`cost` must be at least {LEAST_COST}, and `every` left at 1; found cost={cost!r}, every={every!r}. "
+                "Give one of them."
             )
         self.learned: LearnedLoss | None = None
         self._learner = OnlineLearner(loss.box, _check_type(policy, OnlinePolicy, "policy"))

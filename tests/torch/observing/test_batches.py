@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from tests.torch.reference import log_loss, make_data, make_net
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.batch import size
+from tuneloss.torch.batch import SourceBatch, size
 from tuneloss.torch.observing.batches import batches, check_count, check_loader, merged, number_of, saved_bytes
 
 CPU, META = torch.device("cpu"), torch.device("meta")
@@ -164,3 +164,10 @@ def test_counting_does_not_change_a_gradient():
     saved_bytes(net, differentiate, batch)
     plain, counted = gradients
     torch.testing.assert_close(counted, plain, rtol=0, atol=0)
+
+
+def test_batches_of_sources_are_merged_only_if_all_of_them_fit():
+    """The first has no rows of a source whose rows differ in shape."""
+    a, narrow, wide = ({name: torch.zeros(2, width)} for name, width in (("a", 1), ("b", 3), ("b", 5)))
+    parts = [SourceBatch(part) for part in (a, narrow, wide)]
+    assert [list(batch) for batch in merged(iter(parts), examples=100)] == [["a", "b"], ["b"]]

@@ -27,7 +27,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_modul
 from torch.nn.parallel import DistributedDataParallel
 
 from tuneloss import Observation
-from tuneloss.torch import L1, L2, ConvexPiecewiseLinear, LinearLoss, PerSource, UniformLabels, observe
+from tuneloss.torch import L1, L2, ConvexPiecewiseLinear, LinearLoss, OnlineTuner, PerSource, UniformLabels, observe
 from tuneloss.torch.observing.fsdp import gradient_divisors, sharded_gradient
 from tuneloss.torch.observing.messages import in_step, sum_over
 from tuneloss.torch.observing.processes import Alone, processes_of
@@ -443,6 +443,26 @@ def fsdp_of_a_loader_of_sources(rank: int) -> Observation:
     return of_a_loader_of_sources(sharded(), [rank])
 
 
+def ddp_of_sources_of_unequal_length(rank: int) -> Observation:
+    """One process reads all of its first source, the other only a part."""
+    parts = {"a": make_batches((4,) * (2 + rank), rank), "b": make_batches((3, 3), 30 + rank)}
+    loss = LinearLoss([PerSource(["a", "b"], cross_entropy)], {"a": 1.0, "b": (0, 1)}).double()
+    train = SourceLoader(parts, length=2)
+    return observe(DistributedDataParallel(make_net()), loss, cross_entropy, train, data_of(rank)[1], merge=False)
+
+
+def due(model: nn.Module) -> int:
+    """The next call that observes, where all processes have the same data."""
+    train, validation = data_of(0)
+    tuner = OnlineTuner(model, make_loss(), cross_entropy, train, validation, cost=0.1)
+    tuner.step()
+    return tuner.state_dict()["due"]
+
+
+def ddp_at_a_cost(rank: int) -> int:
+    return due(DistributedDataParallel(make_net()))
+
+
 def mixture(rank: int) -> list[list[int]]:
     loader = MixtureLoader({"a": torch.arange(60), "b": torch.arange(100, 120)}, {"a": 3, "b": 1}, batch_size=4)
     return [batch.tolist() for batch in islice(loader, 10)]
@@ -497,6 +517,7 @@ SCENES = [
     ddp_around_a_part, fsdp_trains_with_penalties, fsdp_with_nan_here, ddp_with_nan_here, ddp_with_no_batches_here,
     ddp_with_a_table, fsdp_with_a_table, ddp_of_the_model_inside, a_model_of_its_own,
     ddp_of_sources, fsdp_of_sources, fsdp_of_a_loader_of_sources, mixture,
+    ddp_of_sources_of_unequal_length, ddp_at_a_cost,
     ddp_with_own_penalty, fsdp_with_own_entrywise_penalty, fsdp_with_own_penalty, fsdp_trains_with_own_penalty,
 ]  # fmt: skip
 
@@ -723,12 +744,12 @@ def test_a_step_after_an_observation_is_seen_by_the_next_forward(seen: dict[str,
 
 
 def test_under_fsdp_few_numbers_are_sent_besides_its_own(seen: dict[str, list[Any]]) -> None:
-    """The gram, the values and their counts, six numbers more, one flag per parameter, and two numbers before each
-    batch and at the end of each loader."""
+    """The gram, the values and their counts, seven numbers more, one flag per parameter, two numbers before each batch
+    and at the end of each loader, and the share and the sizes of two parts by data term."""
     flags = len(list(make_net().parameters()))
     for sent in seen["fsdp_traffic"]:
         assert isinstance(sent, int)
-        assert sent <= (K + 1) ** 2 + 2 * (K + 1) + 6 + flags + 2 * (3 + 3)
+        assert sent <= (K + 1) ** 2 + 2 * (K + 1) + 7 + flags + 2 * (3 + 3) + (2 + 1) + 2 * 2
 
 
 def test_under_fsdp_a_loss_with_penalties_has_the_gradient_of_one_process(seen: dict[str, list[Any]]) -> None:
@@ -825,3 +846,12 @@ def test_processes_draw_different_parts_of_the_same_mixture(seen: dict[str, list
     both = [a + b for a, b in zip(first, second, strict=True)]
     assert sorted(number for batch in both for number in batch) == [*range(60), *range(100, 120)]
     assert all(sum(number >= 100 for number in batch) == 2 for batch in both)
+
+
+def test_sources_of_unequal_length_are_observed_together(seen: dict[str, list[Any]]) -> None:
+    first, second = seen["ddp_of_sources_of_unequal_length"]
+    np.testing.assert_array_equal(first.gram, second.gram)
+
+
+def test_processes_observe_as_often_as_one_at_the_same_cost(seen: dict[str, list[Any]]) -> None:
+    assert seen["ddp_at_a_cost"] == [due(make_net())] * 2

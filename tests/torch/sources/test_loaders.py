@@ -17,6 +17,7 @@ from tuneloss.torch import LinearLoss, OnlineTuner, PerSource, observe
 from tuneloss.torch.observing import ObserveOptions
 from tuneloss.torch.sources import MixtureLoader, SourceLoader, TargetMix
 from tuneloss.torch.sources.mixture_loader import systematic
+from tuneloss.torch.sources.stream import Stream
 
 
 class Endless(IterableDataset):
@@ -130,6 +131,41 @@ def test_a_resumed_mixture_continues_with_the_same_rows(b):
     assert list(islice(resumed, 5)) == whole[7:]
 
 
+@pytest.mark.parametrize("n", [1, 4])
+def test_a_mixture_is_resumed_at_the_end_of_an_epoch_of_a_source(n):
+    def make():
+        return MixtureLoader({"a": torch.arange(n), "b": torch.arange(100, 104)}, {"a": 1, "b": 1}, 8)
+
+    begun, resumed = make(), make()
+    next(iter(begun))
+    resumed.load_state_dict(begun.state_dict())
+    assert [batch.tolist() for batch in islice(resumed, 3)] == [batch.tolist() for batch in islice(begun, 3)]
+
+
+def test_a_stream_passes_over_the_same_examples_after_the_end_of_an_epoch():
+    """Also if the first ones are not wanted, such as those of another process."""
+    streams = [Stream("a", range(3), (0, 0)) for _ in range(2)]
+    whole = streams[0].take([True] * 7)
+    streams[1].go_to(0, 3)
+    assert streams[1].take([False, True, True, True]) == whole[4:]
+
+
+@pytest.mark.parametrize("what", ["train", "validation", "selection"])
+def test_loaders_without_end_are_not_read_as_a_whole(what):
+    loss = LinearLoss([PerSource(["a"], lambda model, batch: model(batch).square())], {"a": 1.0})
+    data = {"train": SourceLoader({"a": [torch.ones(2, 1)]}), "validation": [torch.ones(2, 1)], "selection": None}
+    data[what] = SourceLoader({"a": Endless([1.0])}, 2)
+    with pytest.raises(InvalidInput, match="without end cannot be read as a whole; found a SourceLoader for `"):
+        observe(nn.Linear(1, 1), loss, lambda model, batch: model(batch).mean(), **data)
+
+
+def test_a_mixture_is_not_for_observations():
+    mixture = MixtureLoader({"a": torch.ones(9, 1)}, {"a": 1})
+    loss = LinearLoss([PerSource(["a"], lambda model, batch: model(batch).mean(), sampled=True)], {"a": 1.0})
+    with pytest.raises(InvalidInput, match="such as a SourceLoader of the same sources; found a MixtureLoader"):
+        observe(nn.Linear(1, 1), loss, lambda model, batch: model(batch).mean(), mixture, [torch.ones(2, 1)])
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
@@ -144,6 +180,8 @@ def test_a_resumed_mixture_continues_with_the_same_rows(b):
         (lambda: next(iter(MixtureLoader({"a": numbered(0, 2)}, {"a": 0}))), r"not all 0; found \{'a': 0\}"),
         (lambda: next(iter(MixtureLoader({"a": numbered(0, 2)}, {"a": np.nan}))), "'a'"),
         (lambda: TargetMix({"a": [1]}, {"b": 1}), r"of the sets \['a'\]; found those of \['b'\]"),
+        (lambda: TargetMix({"a": None}), "must be a loader of batches, such as a DataLoader; 'a' is a NoneType"),
+        (lambda: TargetMix({"a": numbered(0, 2)}), "'a' is a TensorDataset"),
         (lambda: TargetMix({"a": [1]}, {"a": 0}), r"must be above 0; found \{'a': 0\}"),
     ],
 )

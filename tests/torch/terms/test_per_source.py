@@ -146,6 +146,16 @@ def test_first_weights_of_sources_are_equal_or_one():
         (lambda: PerSource(NAMES, mean_loss)(net(), WHOLE), "found a batch of type tuple that does not say. Read it"),
         (lambda: PerSource(NAMES, mean_loss, key=2)(net(), WHOLE), r"at \[2\], as whole numbers \(N,\); found None"),
         (lambda: PerSource(NAMES, mean_loss, key=0)(net(), WHOLE), r"found a tensor of shape \(15, 4\)"),
+        (
+            lambda: PerSource(NAMES, mean_loss, key=2)(net(), (*WHOLE, NUMBERS[:9])),
+            "found 9 numbers in a batch of 15 rows",
+        ),
+        (
+            lambda: PerSource(NAMES, mean_loss, key="s")(
+                net(), {"scale": torch.tensor(1.0), 0: WHOLE[0], "s": NUMBERS}
+            ),
+            "found 15 numbers in a batch of 1 rows. The number of rows is the length of its first tensor",
+        ),
         (lambda: PerSource(["a"], mean_loss, key=2)(net(), (*WHOLE, NUMBERS)), "from 0 to 0; found 0 to 2"),
         (lambda: PerSource(["a"], mean_loss)(net(), PARTS), r"rows of the sources \['a'\]; found \['web', 'books'"),
         (lambda: PerSource(NAMES, mean_loss)(net(), SourceBatch()), r"rows of the sources .* found \[\]"),
@@ -173,3 +183,35 @@ def test_other_terms_see_the_rows_of_all_sources():
     unlike = SourceBatch(PARTS | {"code": (*PARTS["code"], torch.zeros(5))})
     with pytest.raises(InvalidInput, match=r"batches of \['web', 'books', 'code'\] that cannot be joined"):
         loss(model, unlike)
+
+
+def test_sources_that_cannot_be_joined_have_a_forward_each():
+    """Texts of other lengths in each source: every call gives the same means."""
+    loss = PerSource(["short", "long"], lambda model, batch: batch.mean(1))
+    batch = SourceBatch(short=torch.ones(3, 2), long=2 * torch.ones(2, 5))
+    for _ in range(2):
+        assert {name: value.item() for name, value in loss(None, batch).items()} == {"short": 1.0, "long": 2.0}
+
+
+def test_a_mean_of_one_entry_is_a_mean():
+    loss = PerSource(["a", "b"], lambda model, batch: batch.mean().reshape(1))
+    for _ in range(2):
+        found = loss(None, SourceBatch(a=torch.ones(3, 1), b=2 * torch.ones(2, 1)))
+        assert {name: value.item() for name, value in found.items()} == {"a": 1.0, "b": 2.0}
+
+
+def test_a_module_as_the_term_of_sources_is_a_part_of_the_loss():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, model, batch):
+            self.calls += 1
+            return mean_loss(model, batch)
+
+    term = Counting()
+    loss = LinearLoss([PerSource(NAMES, term)], Box.simplex(NAMES))
+    observe(net(), loss, mean_loss, [PARTS], [WHOLE])
+    assert term.calls == 0
+    assert any(name.endswith("calls") for name in loss.state_dict())

@@ -53,6 +53,11 @@ def number_of(loader: Any, count: Count, what: str) -> int | None:
                 f"A part of `{what}` needs a loader with a length; found {type(loader).__name__} without. Give a "
                 "number of batches."
             ) from None
+        if count is None and getattr(loader, "endless", False):
+            raise InvalidInput(
+                f"A loader without end cannot be read as a whole; found a {type(loader).__name__} for `{what}`. Give a "
+                "number of batches, or a loader that ends."
+            ) from None
         return most if count == "auto" else int(count) if isinstance(count, Integral) else None
     if count is None:
         return length
@@ -83,7 +88,7 @@ def merged(read: Iterator[Any], examples: int) -> Iterator[Any]:
     waiting: list[Any] = []
     n = 0
     for batch in read:
-        if waiting and (not alike(waiting[0], batch) or n + size(batch) > examples):
+        if waiting and (not all(alike(other, batch) for other in waiting) or n + size(batch) > examples):
             yield together(waiting)
             waiting, n = [], 0
         waiting.append(batch)

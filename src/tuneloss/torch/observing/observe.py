@@ -16,6 +16,7 @@ from tuneloss.torch.observing.passes import Error, Pass
 from tuneloss.torch.observing.preserve import in_eval_mode, preserved, seed_loaders, unshrunk_embeddings
 from tuneloss.torch.observing.processes import processes_of
 from tuneloss.torch.observing.sums import Sums, make_observation
+from tuneloss.torch.sources.mixture_loader import MixtureLoader
 from tuneloss.torch.terms.data_terms import check_function, describe
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.selection import Select, matches
@@ -109,6 +110,11 @@ def check_call(
     if metric is not None:
         check_function(metric, "metric")
     check_loader(train, "train")
+    if isinstance(train, MixtureLoader):
+        raise InvalidInput(
+            "`train` must be a loader that can be read from its start again, such as a SourceLoader of the same "
+            "sources; found a MixtureLoader, which is for training."
+        )
     check_loader(validation, "validation")
     if selection is not None:
         check_loader(selection, "selection")

@@ -74,6 +74,7 @@ class Pass:
         """Sum the metric over the batches that decide which model is better."""
 
         def score(part: Any) -> None:
+            number_of(part, None, "selection")  # it must have an end
             for batch in self._read(part, None, "selection"):
                 self._score(metric, batch)
 
@@ -92,6 +93,7 @@ class Pass:
         self.sums = total
 
     def _validation(self, error: Error, metric: Error | None, loader: Any, count: Count) -> None:
+        number_of(loader, None, "validation")  # it must have an end
         read = self._read(loader, None, "validation")
         number = number_of(loader, count, "validation_batches")
         in_parts = bool(self.keep)
@@ -129,6 +131,7 @@ class Pass:
 
     def _score(self, metric: Error, batch: Batch) -> None:
         n = size(batch)
+        self.work += n
         with torch.no_grad():
             self.sums.add_value(METRIC, _number(metric(self.model, batch)), n)
         self.sums.counts[METRIC] += n
@@ -143,7 +146,7 @@ class Pass:
         number, length = number_of(loader, count, "batches"), number_of(loader, None, "batches")
         may_go_on = number is not None and length is None
         share = torch.tensor(_shares(loader, number, length, list(loss.layout.data)), dtype=torch.float64)
-        compares = may_go_on or bool((share < 1).any()) or (self.processes.several and count is not None)
+        compares = may_go_on or bool((share < 1).any()) or self.processes.several
         self.spread = Spread(tuple(loss.layout.data), share, compares=compares)
         self.contrast = Contrast(np.random.default_rng(self.seed)) if compares and self.keep else None
         read = self._read(loader, number, "train")

@@ -157,8 +157,8 @@ def make_observation(sums: Sums, spread: Spread, loss: LinearLoss, params: Mappi
         )
     if noise.any() and bool(gram.isfinite().all()):  # otherwise `Observation` says what is wrong
         gram = nearest_gram(gram - noise, gram.diagonal().sqrt())
-    metric, n_metric, n_validation, work, step, batches = rest.tolist()
-    sums.steps = work / max(step, 1) * batches
+    metric, n_metric, n_validation, work, step, batches, processes = rest.tolist()
+    sums.steps = work / max(step, 1) * batches / processes
     k = len(loss.names)
     in_gradient = examples.where(examples > 0, 1.0)  # penalties are sums over parameters, not over examples
     in_value = in_gradient.clone()
@@ -189,7 +189,7 @@ def _numbers(
     for name, j in columns.items():
         values[j], examples[j] = sums.values[name], sums.counts[name]
     rest = [sums.counts[what] for what in (METRIC, VALIDATION, WORK, STEP, BATCHES)]
-    rest = [sums.values.get(METRIC, 0.0), *rest]
+    rest = [sums.values.get(METRIC, 0.0), *rest, 1.0]  # the last one counts processes
     return Numbers(gram, noise, values, examples, torch.tensor(rest, dtype=torch.float64))
 
 

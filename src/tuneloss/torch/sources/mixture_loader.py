@@ -22,8 +22,8 @@ VERSION = 1  # of the state
 class MixtureLoader:
     """Batches drawn from several datasets, with the weights of a loss as probabilities.
 
-    It has no end. When the weights of the loss change, the next batch follows them. Each dataset is read in random
-    order, each example once before any a second time.
+    It has no end, and is for training only: a tuner reads a `SourceLoader`. When the weights of the loss change, the
+    next batch follows them. Each dataset is read in random order, each example once before any a second time.
 
     Parameters
     ----------
@@ -53,6 +53,8 @@ class MixtureLoader:
     >>> next(iter(mixture)).sum()
     tensor(6.)
     """
+
+    endless = True
 
     def __init__(
         self,

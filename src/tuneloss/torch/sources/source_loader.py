@@ -35,6 +35,8 @@ class SourceLoader:
     ----------
     names : tuple of str
         The names of the sources.
+    endless : bool
+        Whether an epoch has no end.
     loaders : dict of str to loader
         The loader of each source.
 
@@ -64,6 +66,11 @@ class SourceLoader:
         if self._length is None:
             raise TypeError("A SourceLoader has a length only if a source has one, or `length` is given.")
         return self._length
+
+    @property
+    def endless(self) -> bool:
+        """Whether an epoch has no end."""
+        return self._length is None
 
     def __iter__(self) -> Iterator[SourceBatch]:
         iterators = {name: _endless(name, loader) for name, loader in self.loaders.items()}

@@ -47,7 +47,7 @@ class Stream:
 
     def _next_item(self, want: bool) -> Any:
         if self._order is None or self.position >= len(self._order):
-            if self._order is not None:
+            if self.position >= len(self.dataset) > 0:  # also where a state ends an epoch
                 self.epoch, self.position = self.epoch + 1, 0
             self._order = np.random.default_rng((*self.seed, self.epoch)).permutation(len(self.dataset)).tolist()
             self._check(bool(self._order))

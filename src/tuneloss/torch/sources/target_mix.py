@@ -9,13 +9,14 @@ import numpy as np
 
 from tuneloss.checks import as_number
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.sources.source_loader import check_sources
+from tuneloss.torch.sources.source_loader import check_sources, is_dataset
 
 
 class TargetMix:
     """Validation batches of several sets. The error is the weighted mean of the errors on them.
 
-    Give it as `validation` or `selection` of `observe` and `OnlineTuner`. The sizes of the sets do not matter.
+    Give it as `validation` or `selection` of `observe` and `OnlineTuner`. The sizes of the sets do not matter. Among
+    several processes, each must have as many examples of a set: the error is the mean of the errors of the processes.
 
     Parameters
     ----------
@@ -37,6 +38,12 @@ class TargetMix:
 
     def __init__(self, targets: Mapping[str, Any], weights: Mapping[str, float] | None = None) -> None:
         check_sources(targets)
+        for name, loader in targets.items():
+            if is_dataset(loader) or not hasattr(loader, "__iter__") or hasattr(loader, "__next__"):
+                raise InvalidInput(
+                    f"Each set must be a loader of batches, such as a DataLoader; {name!r} is a "
+                    f"{type(loader).__name__}."
+                )
         given = dict.fromkeys(targets, 1.0) if weights is None else dict(weights)
         if set(given) != set(targets):
             raise InvalidInput(f"`weights` must be of the sets {list(targets)}; found those of {list(given)}.")

@@ -105,7 +105,8 @@ class LinearLoss(nn.Module):
         )
         self.box, self.names = self.layout.box, self.layout.box.names
         self.penalties = nn.ModuleList([penalty for _, penalty in penalties])  # so that they move and are saved with it
-        self.modules_of_terms = nn.ModuleList([s.term for s in self.data_terms if isinstance(s.term, nn.Module)])
+        inner = [s.term.term if isinstance(s.term, PerSource) else s.term for s in self.data_terms]
+        self.modules_of_terms = nn.ModuleList([term for term in inner if isinstance(term, nn.Module)])
         if normalize and any(self.box.lower[j] < 0 for j in self.layout.data.values()):
             raise InvalidInput(
                 f"With normalize=True the weights of data terms must not be negative; found {self.box}. Raise the "

@@ -83,7 +83,7 @@ class PerSource:
             return dict.fromkeys(self.names, losses.mean())
         split = self.split(batch)
         parts = split if wanted is None else SourceBatch({n: rows for n, rows in split.items() if n in wanted})
-        if self._by_row and len(parts) > 1:
+        if self._by_row and len(parts) > 1 and parts.can_be_joined():
             losses = self._losses(model, split.whole() if len(parts) == len(split) else parts.whole())
             of_sources = torch.split(losses, [size(rows) for rows in parts.values()])
             return {name: part.mean() for name, part in zip(parts, of_sources, strict=True)}
@@ -108,6 +108,11 @@ class PerSource:
                 "sources' numbers in a batch, or say sampled=True if a MixtureLoader draws the rows."
             )
         numbers = self._numbers(batch)
+        if len(numbers) != size(batch):
+            raise InvalidInput(
+                f"A batch must have one number of a source per row; found {len(numbers)} numbers in a batch of "
+                f"{size(batch)} rows. The number of rows is the length of its first tensor."
+            )
         present = torch.unique(numbers).tolist()
         if present and not 0 <= present[0] <= present[-1] < len(self.names):
             raise InvalidInput(
@@ -133,7 +138,7 @@ class PerSource:
         """Return the loss of each row (N,), or their mean () if the term gives no more."""
         losses = self.term(model, batch)
         if isinstance(losses, Tensor) and (losses.numel() == 1 or losses.shape == (size(batch),)):
-            self._by_row = losses.ndim == 1
+            self._by_row = losses.ndim == 1 and (self._by_row or size(batch) > 1) and len(losses) == size(batch)
             return losses
         found = f"shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else f"a {type(losses).__name__}"
         raise InvalidInput(
