@@ -39,7 +39,6 @@ from mixture_results import (
     HELD,
     LARGE,
     NATURAL,
-    ONLINE,
     RANDOM,
     SHARED,
     SMALL,
