@@ -115,8 +115,9 @@ def test_a_loader_of_sources_gives_the_same_observation():
 def test_a_gradient_is_taken_over_the_rows_of_its_source_only():
     """The sum of rows over all backward passes is the number of rows, not that number times the number of sources."""
     model, seen = net(), []
-    model.register_forward_hook(lambda module, args, out: out.register_hook(lambda g: seen.append(len(g))) and None)
     loss = LinearLoss([PerSource(NAMES, row_losses)], Box.simplex(NAMES))
+    loss(model, PARTS)  # from here on it knows that the term gives losses of rows, and training makes one forward
+    model.register_forward_hook(lambda module, args, out: out.register_hook(lambda g: seen.append(len(g))) and None)
     observe(model, loss, mean_loss, [PARTS], [rows(2, 9)], merge=False)
     assert sorted(seen) == sorted([*SIZES.values(), 2])
 
