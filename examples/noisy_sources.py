@@ -41,7 +41,8 @@ NAMES = [f"{'AB'[j % 2]}, {share:.0%} wrong" for j, share in enumerate(WRONG)]
 VALIDATION, ROWS, STEPS, PERIOD = 200, 16, 600, 25  # rows of each source in a batch; steps between two measurements
 RANDOM = 20  # runs of random search
 RATES = (0.05, 0.15, 0.4, 1.0)  # of hypergradients
-EVERY, EVERIES = 5, (5, 10, 25)  # training steps between two steps of the tuner, by --choose from the latter
+RARE, RARELY = 25, "tuned, every 25"
+EVERY, EVERIES = 5, (5, 10, RARE)  # training steps between two steps of the tuner, by --choose from the latter
 CHOSEN = {"one-step hypergradient": 0.4, "Neumann hypergradient": 0.4}  # by --choose
 COLORS = {"tuned": "#D55E00", "oracle": "#009E73"}
 
@@ -191,7 +192,9 @@ def tuning(
 ) -> Callable[[int, Any], None]:
     """Return what a method does after each training step."""
     if method.startswith("tuned"):
-        often: dict[str, Any] = {"cost": 0.2} if "cost" in method else {"every": key.get("every", EVERY)}
+        often: dict[str, Any] = (
+            {"cost": 0.2} if "cost" in method else {"every": key.get("every", RARE if method == RARELY else EVERY)}
+        )
         options = ObserveOptions(seed=1000 * key["seed"])
         tuner = OnlineTuner(
             model, loss, log_loss, train, [problem.validation], observe=options, keep_best=False, **often
@@ -232,6 +235,7 @@ METHODS = [
     *(f"random {i}" for i in range(RANDOM)),
     *CHOSEN,
     "tuned",
+    RARELY,
     "tuned, cost 0.2",
     "tuned, sampled",
     "right labels only (oracle)",
