@@ -99,10 +99,10 @@ class Batches:
 
     def __iter__(self) -> Iterator[Examples]:
         x, y = self.examples
-        if self.generator is not None:
-            order = torch.randperm(len(y), generator=self.generator)
-            x, y = x[order], y[order]
-        return zip(x.split(self.size), y.split(self.size), strict=True)
+        if self.generator is None:
+            return zip(x.split(self.size), y.split(self.size), strict=True)
+        order = torch.randperm(len(y), generator=self.generator)
+        return ((x[some], y[some]) for some in order.split(self.size))
 
 
 # Models

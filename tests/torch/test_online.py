@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.torch.reference import log_loss, make_data, make_net
+from tests.torch.reference import Counted, log_loss, make_data, make_net
 from tuneloss import learn_loss
 from tuneloss.core.learn import Learner
 from tuneloss.errors import InvalidInput, JournalError, NotFinite, SolverError
@@ -674,6 +674,17 @@ def test_observations_take_the_given_part_of_the_work_of_training(cost):
             observing += work.rows - before - trained
     assert periods >= 8
     assert observing / training == pytest.approx(cost, rel=0.15)
+
+
+def test_what_fits_into_memory_is_measured_once():
+    """The first step tries a few examples, of the error and of the terms; later ones know."""
+    net, taken = Counted(make_net()), []
+    tuner = make_tuner(net, train=make_data(*[8] * 8, seed=1), validation=make_data(*[8] * 4, seed=2))
+    for _ in range(3):
+        before = net.forwards
+        tuner.step()
+        taken.append(net.forwards - before)
+    assert taken == [taken[1] + 2, taken[1], taken[1]]
 
 
 def test_a_resumed_run_observes_at_the_same_calls():

@@ -24,7 +24,7 @@ from tuneloss.errors import InvalidInput
 from tuneloss.ranking import best_index
 from tuneloss.torch.observing.batches import number_of
 from tuneloss.torch.observing.observe import ObserveOptions, check_call, observe_with
-from tuneloss.torch.observing.passes import Error
+from tuneloss.torch.observing.passes import Error, Fits
 from tuneloss.torch.observing.sampling_noise import PARTS
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.penalties import L2
@@ -124,6 +124,7 @@ class OnlineTuner:
         self._learner = OnlineLearner(loss.box, _check_type(policy, OnlinePolicy, "policy"))
         self._history = History(loss.names)
         self._calls, self._best_index, self._warned_of = 0, -1, -1
+        self._fits: Fits = {}
         self._due = 1 if self.cost is not None else self.every  # the next call that observes
         self._best_model: dict[str, Any] = {}
         self._run_id = secrets.token_hex(8)
@@ -349,7 +350,7 @@ class OnlineTuner:
             batches = min(most, number_of(self.train, "auto", "batches") or most)
         options = replace(options, seed=options.seed + self._calls, batches=batches)
         data = (self.train, self.validation, self.metric, self.selection)
-        return observe_with(options, self.model, self.loss, self.error, *data)
+        return observe_with(options, self.model, self.loss, self.error, *data, self._fits)
 
     def _warn_if_it_hurts(self) -> None:
         """Warn once per best model if the error has stayed far above that model's for `patience` learned steps."""

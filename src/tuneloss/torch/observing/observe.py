@@ -12,7 +12,7 @@ from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
 from tuneloss.torch.observing.batches import Count, check_count, check_loader
 from tuneloss.torch.observing.curvature import EXAMPLES, check_curvature, in_curvature_metric
-from tuneloss.torch.observing.passes import Error, Pass
+from tuneloss.torch.observing.passes import Error, Fits, Pass
 from tuneloss.torch.observing.preserve import in_eval_mode, preserved, seed_loaders, unshrunk_embeddings
 from tuneloss.torch.observing.processes import processes_of
 from tuneloss.torch.observing.sums import Sums, make_observation
@@ -248,11 +248,12 @@ def observe_with(
     validation: Any,
     metric: Error | None = None,
     selection: Any = None,
+    fits: Fits | None = None,
 ) -> tuple[Observation, float]:
     """Do what `observe` does, with its keywords as one object, for checked arguments and placed knots.
 
     Also return about how many training steps take as long. Examples are counted for this: a forward of one counts 1,
-    and a backward 2.
+    and a backward 2. What was found out about memory is kept in `fits`, for the next call with the same loaders.
     """
     processes, inner = processes_of(model), bare(model)
     curved = options.gradient_metric == "curvature"
@@ -269,7 +270,8 @@ def observe_with(
             raise InvalidInput(f"`params` must select a parameter that is trained; found none among {list(params)}.")
         sums = Sums(chosen, processes)
         keep = EXAMPLES if curved else 0
-        look = Pass(inner, sums, processes, draws=options.draws, seed=options.seed, merge=options.merge, keep=keep)
+        how: dict[str, Any] = {"draws": options.draws, "seed": options.seed, "merge": options.merge}
+        look = Pass(inner, sums, processes, **how, keep=keep, fits=fits)
         processes.share_buffers(inner)
         with processes.together(), in_eval_mode(inner), unshrunk_embeddings(modules):
             look.validation(error, metric if selection is None else None, validation, options.validation_batches)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain, islice, repeat
 from typing import Any
 
@@ -28,6 +29,7 @@ ROOM = 32 * 2**20  # bytes: batches are merged as long as the tensors that autog
 TOGETHER = 32  # largest number of batches to merge
 TRIALS = (2, 4)  # examples on which it is measured what autograd saves
 Error = Callable[[Any, Batch], Tensor]
+Fits = dict[tuple[str, int, int, int], int | None]  # by what a loader is for, the loader, examples wanted, parameters
 
 
 class Pass:
@@ -46,6 +48,8 @@ class Pass:
     keep : int, default 0
         How many training examples to keep, about. If any, the gradient of the error is also summed over a half of the
         validation batches.
+    fits : dict, optional
+        How many examples fit into memory, as earlier passes over the same loaders found out; it is extended.
 
     Attributes
     ----------
@@ -56,10 +60,20 @@ class Pass:
     """
 
     def __init__(
-        self, model: nn.Module, sums: Sums, processes: Processes, *, draws: int, seed: int, merge: bool, keep: int = 0
+        self,
+        model: nn.Module,
+        sums: Sums,
+        processes: Processes,
+        *,
+        draws: int,
+        seed: int,
+        merge: bool,
+        keep: int = 0,
+        fits: Fits | None = None,
     ) -> None:
         self.model, self.sums, self.processes = model, sums, processes
         self.draws, self.seed, self.merge, self.keep = draws, seed, merge, keep
+        self.fits = {} if fits is None else fits
         self.kept: list[Batch] = []
         self.work = 0.0  # examples times passes
         self.spread = Spread((), torch.ones(0))  # of the training batches
@@ -97,7 +111,10 @@ class Pass:
         read = self._read(loader, None, "validation")
         number = number_of(loader, count, "validation_batches")
         in_parts = bool(self.keep)
-        larger = self._larger(islice(read, number), lambda batch: error(self.model, batch), number, in_parts=in_parts)
+        some = islice(read, number)
+        larger = self._larger(
+            "validation", loader, some, lambda batch: error(self.model, batch), number, in_parts=in_parts
+        )
         for at, (with_gradient, batch) in enumerate(chain(zip(repeat(True), larger), zip(repeat(False), read))):
             n = size(batch)
             with torch.set_grad_enabled(with_gradient):
@@ -150,7 +167,8 @@ class Pass:
         self.spread = Spread(tuple(loss.layout.data), share, compares=compares)
         self.contrast = Contrast(np.random.default_rng(self.seed)) if compares and self.keep else None
         read = self._read(loader, number, "train")
-        larger = self._larger(read, lambda batch: loss.data_values(self.model, batch), number, in_parts=compares)
+        trial = partial(loss.data_values, self.model)
+        larger = self._larger("train", loader, read, trial, number, in_parts=compares)
         groups = loss.forwards()
         for at, batch in enumerate(larger):
             for terms in groups:
@@ -199,9 +217,16 @@ class Pass:
         return self.merge and self.processes.may_merge and not by_batch
 
     def _larger(
-        self, read: Iterator[Batch], trial: Callable[[Batch], object], number: int | None, *, in_parts: bool
+        self,
+        what: str,
+        loader: Any,
+        read: Iterator[Batch],
+        trial: Callable[[Batch], object],
+        number: int | None,
+        *,
+        in_parts: bool,
     ) -> Iterator[Batch]:
-        """Merge batches as far as memory allows; trials on the first batch measure what they need.
+        """Merge batches read from a loader as far as memory allows; trials on the first batch measure what they need.
 
         With `in_parts`, several parts of the `number` batches remain, to be compared.
         """
@@ -211,9 +236,12 @@ class Pass:
         first = next(read, None)
         if first is None:
             return read
-        with random_state(()):
-            examples = self._that_fit(most * size(first), first, trial)
-        read = chain([first], read)
+        wanted = most * size(first)
+        key = what, id(loader), wanted, len(self.sums.params)
+        if key not in self.fits:
+            with random_state(()):
+                self.fits[key] = self._that_fit(wanted, first, trial)
+        read, examples = chain([first], read), self.fits[key]
         return read if examples is None else merged(read, examples)
 
     def _that_fit(self, wanted: int, batch: Batch, trial: Callable[[Batch], object]) -> int | None:

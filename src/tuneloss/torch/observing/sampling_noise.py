@@ -60,6 +60,7 @@ class Spread:
     products: Tensor = field(init=False)
     sizes: list[list[float]] = field(default_factory=list)  # n_bi
     _part: dict[str, list[Tensor]] = field(default_factory=dict)  # sampled gradients of the part that is being read
+    _times: dict[str, float] = field(default_factory=dict)  # how often each of them counts
     _counts: Counter[str] = field(default_factory=Counter)  # their numbers of examples
 
     def __post_init__(self) -> None:
@@ -68,9 +69,11 @@ class Spread:
     def add(self, name: str, gradient: Gradient, params: Sequence[Tensor], times: float, n: float) -> None:
         """Add ``times * gradient`` of a term on n examples to those of the part that is being read."""
         if self.compares:
-            new = sampled(gradient, params, times)
-            old = self._part.get(name)
-            self._part[name] = new if old is None else [a + b for a, b in zip(old, new, strict=True)]
+            new, old = sampled(gradient, params), self._part.get(name)
+            if old is not None:
+                before = self._times[name]
+                new = [before * a + times * b for a, b in zip(old, new, strict=True)]
+            self._part[name], self._times[name] = new, times if old is None else 1.0
             self._counts[name] += n  # type: ignore[assignment]
 
     def end_part(self, params: Sequence[Tensor]) -> None:
@@ -79,7 +82,8 @@ class Spread:
             for name in self.names:
                 if name not in self._part:  # a source without rows in this part
                     self._part[name] = sampled([None] * len(params), params)
-            self.products += products([self._part.pop(name) for name in self.names])
+            times = torch.tensor([self._times.pop(name, 1.0) for name in self.names], dtype=torch.float64)
+            self.products += torch.outer(times, times) * products([self._part.pop(name) for name in self.names])
             self.sizes.append([float(self._counts.pop(name, 0)) for name in self.names])
 
     def excess(self, total: Tensor, n: Tensor, squares: Tensor) -> Tensor:
@@ -141,17 +145,16 @@ def _sum(total: Gradient, gradient: Gradient, times: float) -> list[Tensor | Non
     return [a if g is None else times * g if a is None else a + times * g for a, g in pairs]
 
 
-def sampled(gradient: Gradient, params: Sequence[Tensor], times: float = 1.0) -> list[Tensor]:
-    """Return some entries of ``times * gradient``, by parameter, scaled so that their squares sum to all squares."""
+def sampled(gradient: Gradient, params: Sequence[Tensor]) -> list[Tensor]:
+    """Return some entries of a gradient, by parameter, scaled so that their squares sum to all squares."""
     most = sum(p.numel() for p in params) / ENTRIES
     step = next((s for s in STRIDES if s >= most), STRIDES[-1])
     samples = []
     for g, p in zip(gradient, params, strict=True):
         flat = (torch.zeros_like(local(p)) if g is None else local(g)).reshape(-1)
         stride = next(s for s in count(step) if math.gcd(s, max(len(flat), 1)) == 1)  # meets all columns of a matrix
-        some = flat[::stride]
-        weight = (len(flat) / max(len(some), 1)) ** 0.5
-        samples.append(some.to(torch.promote_types(some.dtype, torch.float32)) * (times * weight))
+        some = flat[::stride].to(torch.promote_types(flat.dtype, torch.float32))
+        samples.append(some if stride == 1 else some * (len(flat) / max(len(some), 1)) ** 0.5)
     return samples
 
 
