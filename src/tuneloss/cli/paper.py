@@ -124,8 +124,8 @@ def figure2(
 ) -> None:
     """Figure 2: test log loss and error by the number of training runs. A killed command resumes.
 
-    By default, each tuner has 100 runs, except random search with 500. GP-EI-MCMC and Optuna's GP with 3 start-up
-    trials have 50, in at most 5 and 10 repeats. Use --tuner NAME:RUNS for another number.
+    By default, each tuner has 100 runs. In the first 20 repeats on the small sets, random search has 500. Use --tuner
+    NAME:RUNS for another number.
     """
     from tuneloss.paper.figure2 import Figure2
 
@@ -163,8 +163,7 @@ def choose_datasets(names: list[str] | None, quick: bool, *, small: bool = False
     By default, these are the paper's four, or with `small` the smaller two of them. A quick command, and a command
     without features files, runs on digits by default.
     """
-    from tuneloss.paper.datasets import DIGITS
-    from tuneloss.paper.table1 import LARGE, SMALL
+    from tuneloss.paper.datasets import DIGITS, LARGE, SMALL
 
     if names:
         return list(dict.fromkeys(names))

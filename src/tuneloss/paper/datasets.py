@@ -22,6 +22,7 @@ from tuneloss.types import Array
 
 Labels = NDArray[np.int64]
 DIGITS = "digits"  # name of the embedded data set
+SMALL, LARGE = ("tf_flowers", "nct_crc_he_3class"), ("oxford_iiit_pet", "caltech101")  # the paper's four
 FIXED_TRAINING = ("caltech101", "oxford_iiit_pet")  # they were published with a training set, which app. B keeps
 
 

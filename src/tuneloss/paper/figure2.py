@@ -12,18 +12,19 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, PercentFormatter
 
 from tuneloss.errors import InvalidInput
+from tuneloss.paper.datasets import SMALL
 from tuneloss.paper.experiment import Experiment, Table
 from tuneloss.paper.results import Record
 from tuneloss.paper.statistics import ByRepeat, Curve, by_repeat, curve, measure_so_far, paired_difference
-from tuneloss.paper.tuner_runs import TunerRuns
+from tuneloss.paper.tuner_runs import TunerRuns, each_repeat
 from tuneloss.paper.tuners import COLORS, LABELS, TUNERS, check_tuner
 from tuneloss.report.axes import style
 from tuneloss.report.colors import INK
 
-RUNS = dict.fromkeys(TUNERS, 100) | {"random": 500, "gp-ei-mcmc": 50, "gp-3": 50}
-REPEATS, MOST_REPEATS = 20, {"gp-ei-mcmc": 5, "gp-3": 10}  # repeats per tuner, and the most of slow ones
+RUNS = 100
+LONG, LONG_RUNS, LONG_REPEATS = "random", 500, 20  # it goes on in the first repeats on the small sets
 DEFAULT_TUNERS = tuple(name for name in TUNERS if name != "hypergradient")  # it is in Table 1
-AFTER = (1, 2, 3, 5, 10, 20, 50, 100, 500)  # numbers of runs in the table
+AFTER = (1, 2, 3, 5, 10, 20, 50, 100)  # numbers of runs in the table
 EARLY, LATE = (2, 3, 10), (100, 500)  # numbers of runs of TuneLoss, and of random search, that are compared
 BANDS = ("tuneloss", "random")  # tuners whose intervals are drawn; all intervals together would hide the lines
 LEAST_REPEATS = 5  # an interval of fewer repeats is too wide to draw
@@ -38,10 +39,11 @@ class Figure2(Experiment):
     ----------
     datasets : sequence of str
         Names of data sets.
-    repeats : int, default 20
-        Repeats per data set; GP-EI-MCMC has at most 5, and Optuna's GP with 3 start-up trials at most 10.
+    repeats : int, optional
+        Repeats per data set; by default 100 on the small sets, 20 on the large ones and 10 on any other.
     runs : int, optional
-        The most training runs per tuner and repeat. By default random search has 500, all others 100 (slow ones 50).
+        Training runs per tuner and repeat. By default 100; random search has 500 in the first 20 repeats on the small
+        sets.
     tuners : sequence of str
         Names of tuners, or NAME:RUNS for a tuner with another number of runs; by default all but hypergradients.
 
@@ -52,7 +54,7 @@ class Figure2(Experiment):
     """
 
     datasets: Sequence[str]
-    repeats: int = REPEATS
+    repeats: int | None = None
     runs: int | None = None
     tuners: Sequence[str] = DEFAULT_TUNERS
     NAME = "figure2"
@@ -62,18 +64,16 @@ class Figure2(Experiment):
         if len(self.runs_by_tuner()) < len(self.tuners):
             raise InvalidInput(f"A tuner must be named once; found {', '.join(self.tuners)}.")
 
-    def runs_by_tuner(self) -> dict[str, int]:
-        """Return the number of runs of each tuner."""
+    def runs_by_tuner(self) -> dict[str, int | None]:
+        """Return the number of runs of each tuner; None for the default."""
         return dict(_name_and_runs(text, self.runs) for text in self.tuners)
 
     def units(self) -> list[TunerRuns]:
         """Return all units, repeat by repeat."""
         return [
-            TunerRuns(self.NAME, dataset, tuner, repeat, runs)
-            for repeat in range(self.repeats)
-            for dataset in self.datasets
+            TunerRuns(self.NAME, dataset, tuner, repeat, runs or _default_runs(dataset, tuner, repeat))
+            for repeat, dataset in each_repeat(self.datasets, self.repeats)
             for tuner, runs in self.runs_by_tuner().items()
-            if repeat < MOST_REPEATS.get(tuner, self.repeats)
         ]
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
@@ -86,13 +86,18 @@ class Figure2(Experiment):
         return draw_figure2(tuner_curves(records))
 
 
-def _name_and_runs(text: str, runs: int | None) -> tuple[str, int]:
-    """Read NAME or NAME:RUNS; `runs` is the most runs of a tuner without a number."""
+def _default_runs(dataset: str, tuner: str, repeat: int) -> int:
+    goes_on = tuner == LONG and dataset in SMALL and repeat < LONG_REPEATS
+    return LONG_RUNS if goes_on else RUNS
+
+
+def _name_and_runs(text: str, runs: int | None) -> tuple[str, int | None]:
+    """Read NAME or NAME:RUNS; `runs` are those of a tuner without a number."""
     name, colon, number = text.partition(":")
     check_tuner(name)
     if colon and not (number.isdecimal() and int(number) > 0):
         raise InvalidInput(f"A tuner must be NAME or NAME:RUNS, such as random:100; found {text!r}.")
-    return name, int(number) if colon else min(RUNS[name], runs or RUNS[name])
+    return name, int(number) if colon else runs
 
 
 @dataclass(frozen=True, eq=False)

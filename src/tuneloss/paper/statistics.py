@@ -131,7 +131,8 @@ class Curve:
 
 
 def curve(repeats: ByRepeat, measure: str, by: str = "validation_loss") -> Curve:
-    """Compute the curve of `measure`; all repeats must have the same number of runs."""
-    values = np.array([measure_so_far(runs, measure, by) for runs in repeats.values()])
+    """Compute the curve of `measure`, up to the last run that all repeats have."""
+    n = min(map(len, repeats.values()))
+    values = np.array([measure_so_far(runs, measure, by)[:n] for runs in repeats.values()])
     intervals = [interval(column) for column in values.T]
     return Curve(np.array([i.mean for i in intervals]), np.array([i.half for i in intervals]), len(values))

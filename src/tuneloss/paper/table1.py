@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tuneloss.paper.datasets import LARGE
 from tuneloss.paper.experiment import Experiment, Table
 from tuneloss.paper.results import Record
 from tuneloss.paper.statistics import Interval, by_repeat, interval, last_measure, paired_difference
-from tuneloss.paper.tuner_runs import TunerRuns
+from tuneloss.paper.tuner_runs import TunerRuns, each_repeat
 from tuneloss.paper.tuners import LABELS, TUNERS, check_tuner
 
-SMALL, LARGE = ("tf_flowers", "nct_crc_he_3class"), ("oxford_iiit_pet", "caltech101")
-REPEATS = dict.fromkeys(SMALL, 100) | dict.fromkeys(LARGE, 20)  # fewer on large data sets, which take long
-OTHER_REPEATS = 10  # repeats on any other data set
 SLOW = "hypergradient"  # a tuner that needs several seconds per run on large sets: there it runs only if it is named
 OURS = "tuneloss"  # the tuner with which the others are compared
 
@@ -61,12 +59,9 @@ class Table1(Experiment):
 
     def units(self) -> list[TunerRuns]:
         """Return all units, repeat by repeat, so that an interrupted experiment compares all tuners."""
-        repeats = {name: self.repeats or REPEATS.get(name, OTHER_REPEATS) for name in self.datasets}
         return [
             TunerRuns(self.NAME, dataset, tuner, repeat, self.runs)
-            for repeat in range(max(repeats.values(), default=0))
-            for dataset in self.datasets
-            if repeat < repeats[dataset]
+            for repeat, dataset in each_repeat(self.datasets, self.repeats)
             for tuner in dict.fromkeys(self.tuners or TUNERS)
             if self.tuners or tuner != SLOW or dataset not in LARGE
         ]

@@ -13,7 +13,7 @@ import numpy as np
 from tuneloss import Box
 from tuneloss.baselines import RandomSearch
 from tuneloss.errors import RunFailed
-from tuneloss.paper.datasets import DIGITS, Labels, Split, fresh_split
+from tuneloss.paper.datasets import DIGITS, LARGE, SMALL, Labels, Split, fresh_split
 from tuneloss.paper.hypergradient import hypergradient
 from tuneloss.paper.results import Record
 from tuneloss.paper.terms import Masks, appendix_box, draw_masks, log_probabilities, observe, observe_error
@@ -24,6 +24,8 @@ from tuneloss.types import Array
 
 EPOCHS, EPOCHS_ON_DIGITS = 30, 100  # per run; the paper does not state a number, and digits have few examples
 DRAWS = 8  # draws of dropout masks per observation
+REPEATS = dict.fromkeys(SMALL, 100) | dict.fromkeys(LARGE, 20)  # fewer on large data sets, which take long
+OTHER_REPEATS = 10  # on any other data set
 MEASURES = ("validation_loss", "validation_error", "test_loss", "test_error")  # fields of a record
 
 
@@ -202,3 +204,13 @@ def loss_and_error(params: Array, x: Array, y: Labels) -> tuple[float, float]:
 def as_seed(seeds: np.random.SeedSequence) -> int:
     """Return an integer seed, for code that takes no `SeedSequence`."""
     return int(seeds.generate_state(1)[0])
+
+
+def each_repeat(datasets: Sequence[str], repeats: int | None) -> Iterator[tuple[int, str]]:
+    """Yield each repeat with each data set, repeat by repeat, so that an interrupted experiment compares all tuners.
+
+    By default, there are 100 repeats on the small sets, 20 on the large ones and 10 on any other.
+    """
+    numbers = {name: repeats or REPEATS.get(name, OTHER_REPEATS) for name in datasets}
+    for repeat in range(max(numbers.values(), default=0)):
+        yield from ((repeat, name) for name in datasets if repeat < numbers[name])
