@@ -104,9 +104,9 @@ def epoch_with_tuner(quick: bool) -> None:
     print(f"  {'default':16} {taken['default'] / taken['evaluated']:.2f}")
 
 
-def step_on_cnn(quick: bool) -> None:
+def step_on_cnn(n_train: int, quick: bool) -> None:
     """A step of the tuner on a small CNN with eleven augmentations, in both metrics, against an epoch."""
-    split, model, loss = digit_images(50), cnn(50), augmented_loss(CURVED, 50, None)
+    split, model, loss = digit_images(50, n_train), cnn(50), augmented_loss(CURVED, 50, None)
     fixed = dict.fromkeys(AUGMENTATIONS, 0.4) | {"l2": 1e-3}
     loss.set_weights(fixed)
     train, validation = Batches(split.train, BATCH, seed=0), Batches(split.validation, 512)
@@ -132,8 +132,8 @@ def step_on_cnn(quick: bool) -> None:
         epoch()
     steps = {"plain metric": step(), "curvature metric": step(gradient_metric="curvature")}
     taken = side_by_side({"epoch": epoch} | steps, 3 if quick else 15)
-    print("\nThe CNN of examples/cnn_augmentations.py: `tuner.step()` alone,")
-    print(f"against an epoch of 4 batches ({1e3 * taken['epoch']:.0f} ms):")
+    print(f"\nThe CNN of examples/cnn_augmentations.py with {n_train} training images: `tuner.step()` alone,")
+    print(f"against an epoch of {len(train)} batches ({1e3 * taken['epoch']:.0f} ms):")
     for metric in steps:
         print(f"  {metric:16} {taken[metric] / taken['epoch']:.2f}")
 
@@ -265,7 +265,8 @@ def main() -> None:
         peak(options.peak, options.size)
         return
     print("One thread; medians of calls taken in turns.")
-    for part in (epoch_with_tuner, step_on_cnn, piecewise_step, piecewise_gram, memory):
+    steps = [partial(step_on_cnn, n_train) for n_train in (100, 1000)]
+    for part in (epoch_with_tuner, *steps, piecewise_step, piecewise_gram, memory):
         part(options.quick)
 
 

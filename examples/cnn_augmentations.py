@@ -59,11 +59,11 @@ MOST, MOST_L2 = 2.0, 1e-2  # upper bounds of the box; random policies have the s
 DRAWS = 2  # of each augmentation per observation; the curvature metric was level with one draw, which costs less
 
 
-def digit_images(seed: int) -> Split:
+def digit_images(seed: int, n_train: int = N_TRAIN) -> Split:
     """Draw a split: 100 training images (1, 8, 8) in [0, 1]; the rest is halved into validation and test."""
     data = load_digits()
     order = np.random.default_rng(seed).permutation(len(data.target))
-    ends = [N_TRAIN, (len(order) + N_TRAIN) // 2]
+    ends = [n_train, (len(order) + n_train) // 2]
     x, y = torch.tensor(data.images / 16, dtype=torch.float32)[:, None], torch.tensor(data.target)
     return Split("digits", 10, *((x[part], y[part]) for part in map(torch.from_numpy, np.split(order, ends))))
 

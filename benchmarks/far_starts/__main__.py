@@ -1,6 +1,6 @@
 """Tune exact problems from far starts, and print how far each tuner is from the best error after some runs.
 
-    python -m benchmarks.far_starts                   20 problems per family, on which nothing was chosen
+    python -m benchmarks.far_starts                   80 problems per family, on which nothing was chosen
     python -m benchmarks.far_starts --half choose     50 problems per family: decide changes of `LossTuner` here
 
 One run is one training to convergence. All tuners of a problem share the first weights, which are anywhere in a box of
@@ -32,7 +32,7 @@ from tuneloss.paper.tuners import LABELS, make_tuner
 from tuneloss.types import Array
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = {"choose": range(50), "report": range(1000, 1020)}
+SEEDS = {"choose": range(50), "report": range(1000, 1080)}
 VERSION = "2026-11"  # of the strategy of LossTuner
 TUNERS = ("tuneloss", "tuneloss-paper", "random", "gp-3")
 RUNS = 30
