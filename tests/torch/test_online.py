@@ -677,14 +677,15 @@ def test_observations_take_the_given_part_of_the_work_of_training(cost):
 
 
 def test_what_fits_into_memory_is_measured_once():
-    """The first step tries a few examples, of the error and of the terms; later ones know."""
-    net, taken = Counted(make_net()), []
-    tuner = make_tuner(net, train=make_data(*[8] * 8, seed=1), validation=make_data(*[8] * 4, seed=2))
-    for _ in range(3):
+    """The first step tries a few examples, of the error and of the terms; later ones know, of batches of one shape."""
+    net, taken, train = Counted(make_net()), [], make_data(*[8] * 8, seed=1)
+    tuner = make_tuner(net, train=train, validation=make_data(*[8] * 4, seed=2))
+    for n in (8, 8, 8, 4):
+        train[:] = make_data(*[n] * 8, seed=1)
         before = net.forwards
         tuner.step()
         taken.append(net.forwards - before)
-    assert taken == [taken[1] + 2, taken[1], taken[1]]
+    assert taken == [taken[1] + 2, taken[1], taken[1], taken[1] + 1]
 
 
 def test_a_resumed_run_observes_at_the_same_calls():

@@ -63,6 +63,12 @@ def size(batch: Any) -> int:
     return len(first)
 
 
+def first_shape(batch: Any) -> tuple[int, ...]:
+    """Return the shape of the first tensor in a batch; () without one."""
+    first = _first_tensor(batch)
+    return () if first is None else tuple(first.shape)
+
+
 def rows_of(batch: Any, part: slice | Tensor) -> Any:
     """Return some examples of a batch: these rows of all tensors that have one row per example.
 

@@ -253,7 +253,7 @@ def observe_with(
     """Do what `observe` does, with its keywords as one object, for checked arguments and placed knots.
 
     Also return about how many training steps take as long. Examples are counted for this: a forward of one counts 1,
-    and a backward 2. What was found out about memory is kept in `fits`, for the next call with the same loaders.
+    and a backward 2. What was found out about memory is kept in `fits`, for the next call.
     """
     processes, inner = processes_of(model), bare(model)
     curved = options.gradient_metric == "curvature"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, islice, repeat
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tuneloss.errors import InvalidInput
-from tuneloss.torch.batch import rows_of, size
+from tuneloss.torch.batch import first_shape, rows_of, size
 from tuneloss.torch.observing.batches import Count, batches, merged, number_of, saved_bytes
 from tuneloss.torch.observing.preserve import random_state, seed_everything
 from tuneloss.torch.observing.processes import Processes
@@ -29,7 +29,7 @@ ROOM = 32 * 2**20  # bytes: batches are merged as long as the tensors that autog
 TOGETHER = 32  # largest number of batches to merge
 TRIALS = (2, 4)  # examples on which it is measured what autograd saves
 Error = Callable[[Any, Batch], Tensor]
-Fits = dict[tuple[str, int, int, int], int | None]  # by what a loader is for, the loader, examples wanted, parameters
+Fits = dict[Hashable, int | None]  # see `Pass`
 
 
 class Pass:
@@ -49,7 +49,8 @@ class Pass:
         How many training examples to keep, about. If any, the gradient of the error is also summed over a half of the
         validation batches.
     fits : dict, optional
-        How many examples fit into memory, as earlier passes over the same loaders found out; it is extended.
+        How many examples fit into memory, as earlier passes with the same model and terms found out; it is extended.
+        Its keys are what the batches are for, how many examples are wanted, and shapes.
 
     Attributes
     ----------
@@ -112,9 +113,7 @@ class Pass:
         number = number_of(loader, count, "validation_batches")
         in_parts = bool(self.keep)
         some = islice(read, number)
-        larger = self._larger(
-            "validation", loader, some, lambda batch: error(self.model, batch), number, in_parts=in_parts
-        )
+        larger = self._larger("validation", some, lambda batch: error(self.model, batch), number, in_parts=in_parts)
         for at, (with_gradient, batch) in enumerate(chain(zip(repeat(True), larger), zip(repeat(False), read))):
             n = size(batch)
             with torch.set_grad_enabled(with_gradient):
@@ -168,7 +167,7 @@ class Pass:
         self.contrast = Contrast(np.random.default_rng(self.seed)) if compares and self.keep else None
         read = self._read(loader, number, "train")
         trial = partial(loss.data_values, self.model)
-        larger = self._larger("train", loader, read, trial, number, in_parts=compares)
+        larger = self._larger("train", read, trial, number, in_parts=compares)
         groups = loss.forwards()
         for at, batch in enumerate(larger):
             for terms in groups:
@@ -219,14 +218,13 @@ class Pass:
     def _larger(
         self,
         what: str,
-        loader: Any,
         read: Iterator[Batch],
         trial: Callable[[Batch], object],
         number: int | None,
         *,
         in_parts: bool,
     ) -> Iterator[Batch]:
-        """Merge batches read from a loader as far as memory allows; trials on the first batch measure what they need.
+        """Merge batches as far as memory allows; trials on the first batch measure what they need.
 
         With `in_parts`, several parts of the `number` batches remain, to be compared.
         """
@@ -237,7 +235,7 @@ class Pass:
         if first is None:
             return read
         wanted = most * size(first)
-        key = what, id(loader), wanted, len(self.sums.params)
+        key = what, wanted, first_shape(first), len(self.sums.params)
         if key not in self.fits:
             with random_state(()):
                 self.fits[key] = self._that_fit(wanted, first, trial)
