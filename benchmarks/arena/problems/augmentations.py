@@ -122,18 +122,41 @@ def make_waves(n: int, rng: np.random.Generator) -> Examples:
     return torch.tensor(x[:, None], dtype=torch.float32), torch.from_numpy(y)
 
 
+def wave_model(n_classes: int, seed: int) -> nn.Module:
+    """Make a convolutional net for signals of `WAVE` samples."""
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Conv1d(1, 16, 7, padding=3), nn.ReLU(), nn.MaxPool1d(2), nn.Conv1d(16, 16, 5, padding=2), nn.ReLU(),
+        nn.MaxPool1d(2), nn.Flatten(), nn.Linear(16 * WAVE // 4, n_classes),
+    )  # fmt: skip
+
+
 def waves(seed: int) -> Instance:
     """Make 150 waves for training."""
     rng = np.random.default_rng(seed)
     parts = make_waves(150, rng), make_waves(300, rng), make_waves(2000, rng)
-    torch.manual_seed(seed)
-    model = nn.Sequential(
-        nn.Conv1d(1, 16, 7, padding=3), nn.ReLU(), nn.MaxPool1d(2), nn.Conv1d(16, 16, 5, padding=2), nn.ReLU(),
-        nn.MaxPool1d(2), nn.Flatten(), nn.Linear(16 * WAVE // 4, len(SHAPES)),
-    )  # fmt: skip
     useful = {"shift": shift, "scale": scale, "noise": noise, "mask": mask}
     harmful = {"reverse": reverse, "negate": negate, "smooth": smooth}
-    return instance(parts, model, useful, harmful, seed, batch=15, epochs=40)
+    return instance(parts, wave_model(len(SHAPES), seed), useful, harmful, seed, batch=15, epochs=40)
+
+
+def make_bumps(n: int, rng: np.random.Generator) -> Examples:
+    """Make noisy signals (n, 1, WAVE) with a bump somewhere; the label is its sign and whether it is narrow."""
+    y = rng.integers(4, size=n)
+    width = np.where(y % 2, 2.0, 5.0)[:, None] * rng.uniform(0.8, 1.2, size=(n, 1))
+    t = np.arange(WAVE) - rng.uniform(10, WAVE - 10, size=(n, 1))
+    x = np.where(y < 2, 1.0, -1.0)[:, None] * np.exp(-0.5 * (t / width) ** 2) * rng.uniform(0.8, 1.6, size=(n, 1))
+    x = x + 0.4 * rng.standard_normal(x.shape)
+    return torch.tensor(x[:, None], dtype=torch.float32), torch.from_numpy(y)
+
+
+def bumps(seed: int) -> Instance:
+    """Make 120 bumps for training."""
+    rng = np.random.default_rng(seed)
+    parts = make_bumps(120, rng), make_bumps(300, rng), make_bumps(2000, rng)
+    useful = {"shift": shift, "reverse": reverse, "noise": noise, "mask": mask}
+    harmful = {"negate": negate, "smooth": smooth}
+    return instance(parts, wave_model(4, seed), useful, harmful, seed, batch=15, epochs=40)
 
 
 @lru_cache(maxsize=1)
@@ -178,6 +201,7 @@ def photographs(seed: int) -> Instance:
 
 PROBLEMS = [
     Problem("augmentations, digits", "augmentations", "choose", digits),
+    Problem("augmentations, bumps", "augmentations", "choose", bumps),
     Problem("augmentations, waves", "augmentations", "report", waves),
     Problem("augmentations, photographs", "augmentations", "report", photographs),
 ]

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine, make_classification
 from torch import Tensor
 
 from benchmarks.arena.problem import Batches, Instance, Problem, features, log_loss, log_uniform, mlp
@@ -63,6 +63,18 @@ def of_table(seed: int, *, load: str, n_train: int, n_validation: int, hidden: i
     return five_terms(parts, seed, hidden=hidden, epochs=epochs, batch=20, n_classes=int(y.max()) + 1, rate=5e-3)
 
 
+def flipped(seed: int) -> Instance:
+    """Draw two classes in 40 dimensions, of which 10 matter; 15% of the training and validation labels are wrong."""
+    x, y = make_classification(
+        2500, 40, n_informative=10, n_redundant=5, n_clusters_per_class=4, flip_y=0.0, random_state=seed
+    )
+    rng = np.random.default_rng(seed)
+    y[:500] = np.where(rng.random(500) < 0.15, 1 - y[:500], y[:500])
+    rows = np.split(np.arange(len(y)), [200, 500])
+    parts = [(torch.tensor(x[r], dtype=torch.float32), torch.tensor(y[r])) for r in rows]
+    return five_terms(parts, seed, hidden=64, epochs=60, batch=20, n_classes=2, rate=2e-3)
+
+
 PROBLEMS = [
     Problem(
         "MLP, histology", "regularizers", "choose",
@@ -72,6 +84,7 @@ PROBLEMS = [
         "MLP, digits", "regularizers", "choose",
         partial(of_table, load="digits", n_train=120, n_validation=400, hidden=64, epochs=60),
     ),
+    Problem("MLP, flipped labels", "regularizers", "choose", flipped),
     Problem(
         "MLP, flowers", "regularizers", "report",
         partial(of_features, name="tf_flowers", n=1000, epochs=30), needs_features=True,

@@ -146,8 +146,42 @@ def flowers(seed: int) -> Instance:
     return instance((x[:40], y[:40]), x, labels, data.of(1, rng, 300), data.of(2, rng), seed)
 
 
+def teacher(seed: int) -> Instance:
+    """Draw labels from random networks: two tasks share the hidden features of the main one, one has its own."""
+    rng = np.random.default_rng(seed)
+    shared, own = (rng.normal(size=(30, 10)) / np.sqrt(30) for _ in range(2))
+    x = rng.normal(size=(3500, 30))
+    hidden, other = np.tanh(3 * x @ shared), np.tanh(3 * x @ own)
+    columns = {
+        "main": (hidden @ rng.normal(size=(10, 4))).argmax(axis=1),
+        "sister": (hidden @ rng.normal(size=(10, 5))).argmax(axis=1),
+        "side": (hidden @ rng.normal(size=10) > 0).astype(int),
+        "stranger": (other @ rng.normal(size=(10, 5))).argmax(axis=1),
+        "random": rng.integers(4, size=len(x)),
+    }
+    inputs, y = torch.tensor(x, dtype=torch.float32), {name: torch.from_numpy(c) for name, c in columns.items()}
+    labels = {name: y[name][:1200] for name in columns if name != "main"}
+    train, validation, test = ((inputs[a:b], y["main"][a:b]) for a, b in ((0, 60), (1200, 1500), (1500, 3500)))
+    return instance(train, inputs[:1200], labels, validation, test, seed)
+
+
+def histology(seed: int) -> Instance:
+    """Draw histology tiles with 15 labels; the tasks are one class against the others, two signs, and random labels."""
+    data, rng = features("nct_crc_he_3class", 128), np.random.default_rng(seed)
+    x, y = data.of(0, rng)
+    labels = {
+        "muscle": (y == 0).long(),
+        "first sign": (x[:, 0] > 0).long(),
+        "ninth sign": (x[:, 8] > 0).long(),
+        "random": torch.from_numpy(rng.integers(3, size=len(y))),
+    }
+    return instance((x[:15], y[:15]), x, labels, data.of(1, rng, 300), data.of(2, rng), seed)
+
+
 PROBLEMS = [
     Problem("tasks, digits", "tasks", "choose", digits),
+    Problem("tasks, teacher", "tasks", "choose", teacher),
+    Problem("tasks, histology", "tasks", "choose", histology, needs_features=True),
     Problem("tasks, pets", "tasks", "report", pets, needs_features=True),
     Problem("tasks, flowers", "tasks", "report", partial(flowers), needs_features=True),
 ]
