@@ -7,7 +7,7 @@ import pytest
 
 from tests.paper.records import record
 from tuneloss.errors import InvalidInput
-from tuneloss.paper.figure2 import Figure2, early_table, tuner_curves
+from tuneloss.paper.figure2 import Figure2, difference_table, early_table, of_shared_repeats, tuner_curves
 from tuneloss.paper.tuners import LABELS, TUNERS
 
 
@@ -35,6 +35,37 @@ def test_early_rows_by_hand():
     assert rows[1][3].startswith(f"{np.mean(differences) - 0.1:.4f} ± ")
     assert all(row[4] == row[6] == "" for row in rows)
     assert len(rows) == 2  # it has no 10 runs, and the other form none
+
+
+def test_differences_by_hand():
+    """Other tuners minus TuneLoss after as many runs, by repeat. The best so far counts."""
+    records = [record("tuneloss", r, i, 1 - i / 10, 1 + r - i / 10) for r in range(3) for i in range(3)]
+    records += [record("gp", r, i, 1 + i / 10, 2 + 3 * r + i / 10) for r in range(2) for i in range(2)]
+    table = difference_table(records)
+    assert table.header[:4] == ["data", "tuner", "after 2", "after 3"]
+    (row,) = table.rows
+    assert row[:2] == ["tf_flowers", LABELS["gp"]]
+    assert row[2] == f"{np.mean([2 - 0.9, 5 - 1.9]):.4f} ± {12.7062:.4f}"
+    assert set(row[3:]) == {""}
+    assert difference_table([r for r in records if r["tuner"] == "gp"]).rows == []
+
+
+def test_means_are_over_the_repeats_that_all_tuners_have():
+    """Each data set has its own; a tuner without any record on it does not count."""
+    records = [record("tuneloss", r, 0, 1.0, float(r)) for r in range(4)]
+    records += [record("gp", r, 0, 1.0, float(r)) for r in (1, 2, 9)]
+    other = [{**record("tuneloss", r, 0, 1.0, float(r)), "dataset": "digits"} for r in range(2)]
+    shared = of_shared_repeats(records + other)
+    assert [(r["dataset"], r["tuner"], r["repeat"]) for r in shared] == [
+        *(("tf_flowers", tuner, repeat) for tuner in ("tuneloss", "gp") for repeat in (1, 2)),
+        *(("digits", "tuneloss", repeat) for repeat in (0, 1)),
+    ]
+    first, *_ = Figure2(["tf_flowers"]).tables(records + other)
+    assert [row[:4] for row in first.rows] == [
+        ["tf_flowers", LABELS["tuneloss"], "2", "1.5000"],
+        ["tf_flowers", LABELS["gp"], "2", "1.5000"],
+        ["digits", LABELS["tuneloss"], "2", "0.5000"],
+    ]
 
 
 def test_what_is_to_be_run():

@@ -24,6 +24,7 @@ from tuneloss.report.colors import INK
 RUNS = 100
 LONG, LONG_RUNS, LONG_REPEATS = "random", 500, 20  # it goes on in the first repeats on the small sets
 DEFAULT_TUNERS = tuple(name for name in TUNERS if name != "hypergradient")  # it is in Table 1
+BASE = "tuneloss"  # the tuner that the others are compared with
 AFTER = (1, 2, 3, 5, 10, 20, 50, 100)  # numbers of runs in the table
 EARLY, LATE = (2, 3, 10), (100, 500)  # numbers of runs of TuneLoss, and of random search, that are compared
 BANDS = ("tuneloss", "random")  # tuners whose intervals are drawn; all intervals together would hide the lines
@@ -77,13 +78,13 @@ class Figure2(Experiment):
         ]
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
-        """Return a table of test log loss by runs, and one of few runs of TuneLoss minus many runs of random search."""
-        early = early_table(records)
-        return [runs_table(records), early] if early.rows else [runs_table(records)]
+        """Return the tables: test log loss by runs, all tuners minus TuneLoss, and few runs minus many random ones."""
+        shared = of_shared_repeats(records)
+        return [runs_table(shared), *(t for t in (difference_table(shared), early_table(records)) if t.rows)]
 
     def figure(self, records: Sequence[Record]) -> Figure:
         """Draw the curves of all tuners."""
-        return draw_figure2(tuner_curves(records))
+        return draw_figure2(tuner_curves(of_shared_repeats(records)))
 
 
 def _default_runs(dataset: str, tuner: str, repeat: int) -> int:
@@ -98,6 +99,15 @@ def _name_and_runs(text: str, runs: int | None) -> tuple[str, int | None]:
     if colon and not (number.isdecimal() and int(number) > 0):
         raise InvalidInput(f"A tuner must be NAME or NAME:RUNS, such as random:100; found {text!r}.")
     return name, int(number) if colon else runs
+
+
+def of_shared_repeats(records: Sequence[Record]) -> list[Record]:
+    """Return the records of the repeats that all tuners of their data set have: only these means can be compared."""
+    shared: dict[str, set[int]] = {}
+    for dataset in dict.fromkeys(record["dataset"] for record in records):
+        repeats = [set(by_repeat(records, dataset, tuner)) for tuner in TUNERS]
+        shared[dataset] = set.intersection(*filter(None, repeats))
+    return [record for record in records if record["repeat"] in shared[record["dataset"]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,11 +152,26 @@ def runs_table(records: Sequence[Record]) -> Table:
         [
             line.dataset,
             LABELS[line.tuner],
+            str(line.curve.repeats),
             *(f"{line.curve.mean[n - 1]:.4f}" if n <= len(line.curve.mean) else "" for n in after),
         ]
         for line in curves
     ]
     note = "Test log loss of the model of least validation log loss so far, mean over repeats."
+    return Table(["data", "tuner", "repeats", *(f"after {n}" for n in after)], rows, note=note)
+
+
+def difference_table(records: Sequence[Record]) -> Table:
+    """Build the table of test log loss of all tuners minus TuneLoss, after the same number of runs."""
+    after, rows = [n for n in AFTER if n > 1], []
+    for dataset in dict.fromkeys(record["dataset"] for record in records):
+        ours = by_repeat(records, dataset, BASE)
+        for tuner in (name for name in TUNERS if name != BASE):
+            others = by_repeat(records, dataset, tuner)
+            cells = [_difference(others, n, ours, n, "test_loss") for n in after]
+            if any(cells):
+                rows.append([dataset, LABELS[tuner], *cells])
+    note = "Test log loss minus that of TuneLoss, by repeat, mean and 95% interval. Above 0, TuneLoss is better."
     return Table(["data", "tuner", *(f"after {n}" for n in after)], rows, note=note)
 
 
@@ -167,7 +192,7 @@ def early_table(records: Sequence[Record]) -> Table:
 
 
 def _difference(repeats: ByRepeat, early: int, others: ByRepeat, late: int, measure: str) -> str:
-    """Format the difference between early runs of one tuner and late runs of another."""
+    """Format the difference between one tuner after `early` runs and another after `late` runs."""
     difference = paired_difference(_after(early, repeats, measure), _after(late, others, measure))
     return "" if difference is None else str(difference)
 
