@@ -7,7 +7,14 @@ import pytest
 
 from tests.paper.records import record
 from tuneloss.errors import InvalidInput
-from tuneloss.paper.figure2 import Figure2, difference_table, early_table, of_shared_repeats, tuner_curves
+from tuneloss.paper.figure2 import Figure2
+from tuneloss.paper.figure2_tables import (
+    difference_table,
+    early_table,
+    of_shared_repeats,
+    standing_table,
+    tuner_curves,
+)
 from tuneloss.paper.tuners import LABELS, TUNERS
 
 
@@ -48,6 +55,19 @@ def test_differences_by_hand():
     assert row[2] == f"{np.mean([2 - 0.9, 5 - 1.9]):.4f} ± {12.7062:.4f}"
     assert set(row[3:]) == {""}
     assert difference_table([r for r in records if r["tuner"] == "gp"]).rows == []
+
+
+def test_standings_by_hand():
+    """Random search is above TuneLoss in all repeats after 2, 3 and 5 runs, equal after 4, and below after 6."""
+    gains = [0.0, 1.0, 2.0, 0.0, 3.0, -4.0]
+    records = [record("tuneloss", r, i, 1 - i / 10, float(r)) for r in range(3) for i in range(8)]
+    for r in range(3):
+        records += [record("random", r, i, 1 - i / 10, r + g * (1 + r / 100)) for i, g in enumerate(gains)]
+    assert standing_table(records).rows == [["tf_flowers", LABELS["random"], "3", "2-6", "2-3, 5", "6"]]
+    same = [{**r, "tuner": "gp"} for r in records if r["tuner"] == "tuneloss"]
+    rows = standing_table([r for r in records if r["tuner"] == "tuneloss"] + same).rows
+    assert rows == [["tf_flowers", LABELS["gp"], "3", "2-8", "never", "never"]]
+    assert standing_table([r for r in records if r["repeat"] == 0]).rows == []
 
 
 def test_means_are_over_the_repeats_that_all_tuners_have():

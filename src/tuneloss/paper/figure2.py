@@ -14,8 +14,17 @@ from matplotlib.ticker import LogLocator, NullLocator, PercentFormatter
 from tuneloss.errors import InvalidInput
 from tuneloss.paper.datasets import SMALL
 from tuneloss.paper.experiment import Experiment, Table
+from tuneloss.paper.figure2_tables import (
+    PANELS,
+    TunerCurve,
+    difference_table,
+    early_table,
+    of_shared_repeats,
+    runs_table,
+    standing_table,
+    tuner_curves,
+)
 from tuneloss.paper.results import Record
-from tuneloss.paper.statistics import ByRepeat, Curve, by_repeat, curve, measure_so_far, paired_difference
 from tuneloss.paper.tuner_runs import TunerRuns, each_repeat
 from tuneloss.paper.tuners import COLORS, LABELS, TUNERS, check_tuner
 from tuneloss.report.axes import style
@@ -24,12 +33,8 @@ from tuneloss.report.colors import INK
 RUNS = 100
 LONG, LONG_RUNS, LONG_REPEATS = "random", 500, 20  # it goes on in the first repeats on the small sets
 DEFAULT_TUNERS = tuple(name for name in TUNERS if name != "hypergradient")  # it is in Table 1
-BASE = "tuneloss"  # the tuner that the others are compared with
-AFTER = (1, 2, 3, 5, 10, 20, 50, 100)  # numbers of runs in the table
-EARLY, LATE = (2, 3, 10), (100, 500)  # numbers of runs of TuneLoss, and of random search, that are compared
 BANDS = ("tuneloss", "random")  # tuners whose intervals are drawn; all intervals together would hide the lines
 LEAST_REPEATS = 5  # an interval of fewer repeats is too wide to draw
-PANELS = {"test_loss": ("validation_loss", "test log loss"), "test_error": ("validation_error", "test error")}
 
 
 @dataclass(frozen=True)
@@ -78,9 +83,10 @@ class Figure2(Experiment):
         ]
 
     def tables(self, records: Sequence[Record]) -> list[Table]:
-        """Return the tables: test log loss by runs, all tuners minus TuneLoss, and few runs minus many random ones."""
+        """Return the tables that have rows."""
         shared = of_shared_repeats(records)
-        return [runs_table(shared), *(t for t in (difference_table(shared), early_table(records)) if t.rows)]
+        tables = [runs_table(shared), difference_table(shared), standing_table(shared), early_table(records)]
+        return [table for table in tables if table.rows]
 
     def figure(self, records: Sequence[Record]) -> Figure:
         """Draw the curves of all tuners."""
@@ -99,108 +105,6 @@ def _name_and_runs(text: str, runs: int | None) -> tuple[str, int | None]:
     if colon and not (number.isdecimal() and int(number) > 0):
         raise InvalidInput(f"A tuner must be NAME or NAME:RUNS, such as random:100; found {text!r}.")
     return name, int(number) if colon else runs
-
-
-def of_shared_repeats(records: Sequence[Record]) -> list[Record]:
-    """Return the records of the repeats that all tuners of their data set have: only these means can be compared."""
-    shared: dict[str, set[int]] = {}
-    for dataset in dict.fromkeys(record["dataset"] for record in records):
-        repeats = [set(by_repeat(records, dataset, tuner)) for tuner in TUNERS]
-        shared[dataset] = set.intersection(*filter(None, repeats))
-    return [record for record in records if record["repeat"] in shared[record["dataset"]]]
-
-
-@dataclass(frozen=True, eq=False)
-class TunerCurve:
-    """A measure of one tuner on one data set, by the number of runs.
-
-    Parameters
-    ----------
-    dataset, tuner, measure : str
-        Names of the data set, the tuner and the measure.
-    curve : Curve
-        The measure after each run.
-    """
-
-    dataset: str
-    tuner: str
-    measure: str
-    curve: Curve
-
-
-def tuner_curves(records: Sequence[Record]) -> list[TunerCurve]:
-    """Compute one curve per data set, tuner and measure.
-
-    For test log loss, the best model so far is the one of least validation log loss. For test error, it is the one of
-    least validation error.
-    """
-    curves = []
-    for dataset in dict.fromkeys(record["dataset"] for record in records):
-        for tuner in TUNERS:
-            repeats = by_repeat(records, dataset, tuner)
-            panels = PANELS.items() if repeats else ()
-            curves += [TunerCurve(dataset, tuner, measure, curve(repeats, measure, by)) for measure, (by, _) in panels]
-    return curves
-
-
-def runs_table(records: Sequence[Record]) -> Table:
-    """Build the table of test log loss after some numbers of runs."""
-    curves = [line for line in tuner_curves(records) if line.measure == "test_loss"]
-    most = max(len(line.curve.mean) for line in curves)
-    after = [n for n in AFTER if n <= most]
-    rows = [
-        [
-            line.dataset,
-            LABELS[line.tuner],
-            str(line.curve.repeats),
-            *(f"{line.curve.mean[n - 1]:.4f}" if n <= len(line.curve.mean) else "" for n in after),
-        ]
-        for line in curves
-    ]
-    note = "Test log loss of the model of least validation log loss so far, mean over repeats."
-    return Table(["data", "tuner", "repeats", *(f"after {n}" for n in after)], rows, note=note)
-
-
-def difference_table(records: Sequence[Record]) -> Table:
-    """Build the table of test log loss of all tuners minus TuneLoss, after the same number of runs."""
-    after, rows = [n for n in AFTER if n > 1], []
-    for dataset in dict.fromkeys(record["dataset"] for record in records):
-        ours = by_repeat(records, dataset, BASE)
-        for tuner in (name for name in TUNERS if name != BASE):
-            others = by_repeat(records, dataset, tuner)
-            cells = [_difference(others, n, ours, n, "test_loss") for n in after]
-            if any(cells):
-                rows.append([dataset, LABELS[tuner], *cells])
-    note = "Test log loss minus that of TuneLoss, by repeat, mean and 95% interval. Above 0, TuneLoss is better."
-    return Table(["data", "tuner", *(f"after {n}" for n in after)], rows, note=note)
-
-
-def early_table(records: Sequence[Record]) -> Table:
-    """Build the table of TuneLoss after a few runs minus random search after many. Rows without values are left out."""
-    rows = []
-    for dataset in dict.fromkeys(record["dataset"] for record in records):
-        random = by_repeat(records, dataset, "random")
-        for tuner in ("tuneloss", "tuneloss-paper"):
-            repeats = by_repeat(records, dataset, tuner)
-            for early in EARLY:
-                cells = [_difference(repeats, early, random, late, measure) for measure in PANELS for late in LATE]
-                if any(cells):
-                    rows.append([dataset, LABELS[tuner], str(early), *cells])
-    header = [f"{label} minus random search after {late}" for _, label in PANELS.values() for late in LATE]
-    note = "Differences by repeat, mean and 95% interval. Below 0, TuneLoss is better."
-    return Table(["data", "tuner", "runs", *header], rows, note=note)
-
-
-def _difference(repeats: ByRepeat, early: int, others: ByRepeat, late: int, measure: str) -> str:
-    """Format the difference between one tuner after `early` runs and another after `late` runs."""
-    difference = paired_difference(_after(early, repeats, measure), _after(late, others, measure))
-    return "" if difference is None else str(difference)
-
-
-def _after(n: int, repeats: ByRepeat, measure: str) -> dict[int, float]:
-    """Return the measure after n runs, by repeat, for the repeats that have so many."""
-    by = PANELS[measure][0]
-    return {i: float(measure_so_far(runs, measure, by)[n - 1]) for i, runs in repeats.items() if len(runs) >= n}
 
 
 def draw_figure2(curves: Sequence[TunerCurve]) -> Figure:
