@@ -120,13 +120,92 @@ def test_a_plain_parameter_is_its_own_part():
         assert not part.requires_grad
 
 
-def test_the_same_call_on_the_same_tensors_is_made_once():
+def test_the_same_call_by_several_terms_is_made_once():
     model, ((x, _),) = Counted(make_net()), make_data(4)
     shared = SharedForward(model)
-    assert shared(x) is shared(x)
+    first = shared(x)
+    shared.next_term()
+    assert shared(x) is first
     assert model.forwards == 1
     shared(x.clone())
     assert model.forwards == 2
+
+
+def test_two_calls_of_one_term_are_two_forwards():
+    """The next term shares both, in their order; a third call is a forward of its own."""
+    model, ((x, _),) = Counted(make_net()), make_data(4)
+    shared = SharedForward(model)
+    views = shared(x), shared(x)
+    assert views[0] is not views[1]
+    shared.next_term()
+    assert (shared(x), shared(x)) == views
+    assert model.forwards == 2
+    shared(x)
+    assert model.forwards == 3
+
+
+def test_two_views_under_dropout_differ():
+    """R-Drop: a term that compares two draws of the model's dropout is not 0."""
+    model, (batch,) = nn.Sequential(nn.Linear(6, 50), nn.Dropout(0.5)).double(), make_data(4)
+
+    def apart(model, batch):
+        return (model(batch[0]) - model(batch[0])).square().mean()
+
+    def size(model, batch):
+        return model(batch[0]).square().mean()
+
+    loss = LinearLoss({"size": size, "apart": apart}, box={"size": 1.0, "apart": 1.0})
+    loss(model, batch)
+    assert loss.last["apart"] > 0.1 * loss.last["size"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model, x, z: x.add_(1.0),
+        lambda model, x, z: z.detach().mul_(2.0),
+        lambda model, x, z: setattr(model, "mark", 3),
+        lambda model, x, z: model.switch(),
+        lambda model, x, z: model.register_forward_hook(lambda *args: None),
+    ],
+    ids=["input", "output", "attribute", "method", "hook"],
+)
+def test_a_changed_model_input_or_output_ends_sharing(change):
+    class Switched(Counted):
+        def switch(self):
+            self.switched = True
+
+    model, ((x, _),) = Switched(make_net()), make_data(4)
+    shared = SharedForward(model)
+    z = shared(x)
+    change(shared, x, z)
+    shared.next_term()
+    shared(x)
+    assert model.forwards == 2
+
+
+def test_a_batch_that_is_a_dict_may_be_changed():
+    model, ((x, _),) = Counted(make_net()), make_data(4)
+    net = nn.Module()
+    net.forward = lambda batch: model(batch["x"])
+    shared, batch = SharedForward(net), {"x": x}
+    first = shared(batch)
+    shared.next_term()
+    assert shared(batch) is first
+    batch["x"] = 2 * x
+    shared.next_term()
+    torch.testing.assert_close(shared(batch), model(2 * x))
+
+
+def test_reading_parameters_does_not_end_sharing():
+    model, ((x, _),) = Counted(make_net()), make_data(4)
+    shared = SharedForward(model)
+    shared(x)
+    assert list(shared.named_parameters())
+    assert shared.training
+    shared.next_term()
+    shared(x)
+    assert model.forwards == 1
 
 
 def test_what_changes_the_answer_is_another_call():
@@ -142,6 +221,7 @@ def test_what_changes_the_answer_is_another_call():
     shared(x)
     shared(input=x)
     assert model.forwards == 5
+    shared.next_term()
     shared(input=x)
     assert model.forwards == 5
 

@@ -7,6 +7,7 @@ terms of a loss are evaluated, `SharedForward` stands for it. What only an obser
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -16,9 +17,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.nn.parameter import is_lazy
+from torch.utils._pytree import tree_leaves
 
 from tuneloss.errors import InvalidInput
 
+# Methods of a module that change nothing.
+READERS = frozenset(
+    f"{kind}{what}" for kind in ("", "named_") for what in ("parameters", "buffers", "modules", "children")
+) | {"state_dict", "get_parameter", "get_buffer", "get_submodule"}
 # Parts that wrappers put into a parameter's name: torch.compile, activation checkpointing.
 _WRAPPERS = frozenset({"_orig_mod", "_checkpoint_wrapped_module"})
 
@@ -97,10 +103,12 @@ def eagerly(model: nn.Module) -> AbstractContextManager[Any]:
 
 
 class SharedForward:
-    """A stand-in for a model while terms are evaluated: repeated calls on the same tensors are made once.
+    """A stand-in for a model while terms are evaluated: a call that several terms make is made once.
 
-    So terms that all call ``model(batch[0])`` share one forward, and one draw of the model's own dropout. All other
-    attributes are those of the model.
+    So terms that all call ``model(batch[0])`` share one forward, and one draw of the model's own dropout. If one term
+    makes the same call twice, as for two views under dropout, these are two forwards. No output is used again after an
+    input or an output was changed in place, an attribute of the model was set, or one of its own methods was looked up.
+    All other attributes are those of the model.
 
     Parameters
     ----------
@@ -111,24 +119,40 @@ class SharedForward:
     def __init__(self, model: nn.Module) -> None:
         self.__dict__["_model"] = model
         self.__dict__["_calls"] = []
+        self.__dict__["_used"] = set()  # numbers of the calls that the present term has made
+
+    def next_term(self) -> None:
+        """Begin with another term."""
+        self._used.clear()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        inputs = (*args, *kwargs.values())
         autocast = [torch.is_autocast_enabled(device) for device in ("cpu", "cuda")]
         state = (*kwargs, len(args), self._model.training, torch.is_grad_enabled(), *autocast)
-        for old_state, old_inputs, output in self._calls:
-            alike = old_state == state and len(old_inputs) == len(inputs)
-            if alike and all(a is b for a, b in zip(old_inputs, inputs, strict=True)):
-                return output
-        output = self._model(*args, **kwargs)
-        self._calls.append((state, inputs, output))
-        return output
+        inputs = _Seen((args, kwargs))
+        for number, (old_state, old_inputs, outputs, result) in enumerate(self._calls):
+            if number in self._used or old_state != state or not old_inputs.is_same(inputs):
+                continue
+            if outputs.is_same(_Seen(result)):
+                self._used.add(number)
+                return result
+        result = self._model(*args, **kwargs)
+        self._used.add(len(self._calls))
+        self._calls.append((state, inputs, _Seen(result), result))
+        return result
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
+        value = getattr(self._model, name)
+        if inspect.ismethod(value) and name not in READERS:  # it may change what the next call returns
+            self._forget()
+        return value
 
     def __setattr__(self, name: str, value: Any) -> None:
+        self._forget()
         setattr(self._model, name, value)
+
+    def _forget(self) -> None:
+        self._calls.clear()
+        self._used.clear()
 
     def __getitem__(self, key: Any) -> Any:
         return self._model[key]
@@ -141,6 +165,18 @@ class SharedForward:
 
     def __bool__(self) -> bool:
         return True
+
+
+class _Seen:
+    """What a call was given or returned: its leaves, and how often each tensor was changed in place."""
+
+    def __init__(self, tree: Any) -> None:
+        self.leaves = tree_leaves(tree)
+        self.versions = [x._version if isinstance(x, Tensor) and not x.is_inference() else 0 for x in self.leaves]
+
+    def is_same(self, other: _Seen) -> bool:
+        alike = len(self.leaves) == len(other.leaves) and self.versions == other.versions
+        return alike and all(a is b for a, b in zip(self.leaves, other.leaves, strict=True))
 
 
 def is_shard(tensor: Tensor) -> bool:

@@ -48,8 +48,10 @@ class LinearLoss(nn.Module):
         on the scale of a loss anyway.
     share_forward : bool, default True
         Whether terms that call the model in the same way, such as ``model(batch[0])``, share one forward. For this,
-        terms receive a stand-in for the model. It is called and read like the model but is not an `nn.Module`. Without
-        sharing, each term calls the model itself, with its own draw of the model's dropout.
+        terms receive a stand-in for the model. It is called and read like the model but is not an `nn.Module`. A term
+        that calls the model twice in the same way, as for two views under dropout, gets two forwards. Give False if
+        terms read what a forward leaves behind, such as activations that the model keeps: then each term calls the
+        model itself, with its own draw of the model's dropout.
 
     Attributes
     ----------
@@ -228,6 +230,8 @@ class LinearLoss(nn.Module):
         for term in self.data_terms if of is None else of:
             if term.names is None or not wanted.isdisjoint(term.names):
                 new = term.names is None
+                if isinstance(stand_in, SharedForward):
+                    stand_in.next_term()
                 values |= term.values(stand_in, batch, wanted)
                 if new:
                     self._check_data_terms()
