@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from tuneloss.errors import InvalidInput
 
@@ -108,16 +109,34 @@ def rows_of(batch: Any, part: slice | Tensor) -> Any:
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Return whether two batches can be merged: their tensors have one shape, except for the number of examples."""
+    """Return whether two batches can be merged: their tensors have one shape, except for one row per example.
+
+    Examples
+    --------
+    >>> x, class_weights = torch.zeros(8, 2), torch.ones(3)
+    >>> alike((x, x), (x[:5], x[:5])), alike((x, class_weights), (x, class_weights))
+    (True, False)
+    """
+    return _have_one_form(a, b) and _is_in_rows(a) and _is_in_rows(b)
+
+
+def _have_one_form(a: Any, b: Any) -> bool:
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return a.ndim == b.ndim > 0 and a.shape[1:] == b.shape[1:] and a.dtype == b.dtype and type(a) is type(b)
     if isinstance(a, SourceBatch) and isinstance(b, SourceBatch):
-        return all(alike(a[name], b[name]) for name in a if name in b)
+        return all(_have_one_form(a[name], b[name]) for name in a if name in b)
     if type(a) is not type(b) or type(a) not in (list, tuple, dict) or len(a) != len(b):
         return False
     if isinstance(a, dict):
-        return list(a) == list(b) and all(alike(a[name], b[name]) for name in a)
-    return all(alike(x, y) for x, y in zip(a, b, strict=True))
+        return list(a) == list(b) and all(_have_one_form(a[name], b[name]) for name in a)
+    return all(_have_one_form(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _is_in_rows(batch: Any) -> bool:
+    """Return whether every tensor of a batch has one row per example."""
+    if isinstance(batch, SourceBatch):
+        return all(map(_is_in_rows, batch.values()))
+    return all(len(tensor) == size(batch) for tensor in tree_leaves(batch) if isinstance(tensor, Tensor))
 
 
 def together(parts: list[Any]) -> Any:

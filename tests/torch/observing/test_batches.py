@@ -124,6 +124,19 @@ def test_unlike_batches_are_not_put_together(other):
         assert found[1] is other
 
 
+@pytest.mark.parametrize(
+    "batch",
+    [
+        (torch.zeros(4, 5), torch.zeros(4), torch.ones(3)),  # class weights
+        (torch.zeros(4, 5), torch.zeros(4), torch.eye(5)),  # an adjacency matrix
+        (torch.zeros(12, 4, 3), torch.zeros(4)),  # time first
+        {"x": torch.zeros(4, 12, 3), "state": torch.zeros(1, 4, 8)},
+    ],
+)
+def test_tensors_without_a_row_per_example_are_not_concatenated(batch):
+    assert list(merged(iter([batch] * 3), examples=100)) == [batch] * 3
+
+
 def test_dicts_are_put_together_only_if_they_are_no_more_than_dicts():
     """A class of the user's may mean more: it stays as it is."""
     parts = [{"x": torch.zeros(2, 3), "y": {"z": torch.zeros(2)}}] * 3
