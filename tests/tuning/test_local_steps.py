@@ -52,6 +52,21 @@ def test_a_step_doubles_while_it_gains_and_the_slope_goes_on():
     assert np.log10(lost.by_signs()[0]) == pytest.approx(0.5)  # half of the way from 1 to 10
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_checkpoints_of_a_run_count_as_one_run(at_once):
+    """Its best model stands for it, in whatever order and however they are told."""
+    first, best = (1.0, 0.1, model(5.0, -1.0, 0.0)), (10.0, 0.1, model(4.0, -1.0, 0.0))
+    worse = [(10.0, 0.1, model(error, 1.0, 1.0)) for error in (9.0, 4.5)]
+    told = runs(first, worse[0], best, worse[1])
+    told = [replace(run, run=min(run.run, 1)) for run in told]
+    alone, steps = steps_after(first, best), LocalSteps(BOX)
+    for n in [4] if at_once else [1, 2, 3, 4]:
+        steps.follow(told[:n])
+    assert steps.by_signs().tolist() == alone.by_signs().tolist()
+    assert steps.goes_on == alone.goes_on
+    np.testing.assert_array_equal(*(s.by_model(np.random.default_rng(0)) for s in (steps, alone)))
+
+
 def test_a_learned_step_that_goes_on_is_at_least_doubled():
     """One that turns back is left as it is."""
     steps = steps_after((1.0, 0.1, model(5.0, -1.0, 0.0)), (10.0, 0.1, model(4.0, -1.0, 0.0)))

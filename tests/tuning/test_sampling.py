@@ -49,6 +49,15 @@ def test_a_term_that_is_off_and_unbounded_stays_off_nearby():
     assert point[1] != 1.0
 
 
+def test_a_point_of_zeros_moves_though_no_bound_says_how_far():
+    """Else a proposal that was tried before would be made again, also if it failed."""
+    rng, box = np.random.default_rng(0), Box.from_dict({"l1": (0.0, None), "l2": (0.0, None), "fit": 2.0})
+    points = np.array([nearby(box, np.array([0.0, 0.0, 2.0]), rng) for _ in range(20)])
+    assert (points[:, :2] > 0).all()
+    assert (points[:, 2] == 2.0).all()
+    assert len(np.unique(points, axis=0)) == 20
+
+
 def test_distance_is_a_part_of_the_range():
     a, b = np.array([0.1, 0, 1, 3, -2.0]), np.array([100, 0, 1, 3, -2.0])
     assert distance(BOXES[0], a, b) == pytest.approx(1.0)

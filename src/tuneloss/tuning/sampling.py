@@ -78,8 +78,8 @@ def sample_box(box: Box, rng: np.random.Generator) -> Array:
 def nearby(box: Box, point: Array, rng: np.random.Generator) -> Array:
     """Draw a point near another one: a normal step of a tenth of each range, on its scale.
 
-    A weight of 0 on a log scale stays 0. On a simplex, 0.01 is added to each weight, which is then multiplied by a
-    log-normal factor.
+    A weight of 0 on a log scale stays 0, unless nothing else can move. On a simplex, 0.01 is added to each weight,
+    which is then multiplied by a log-normal factor.
     """
     step = STEP * rng.standard_normal(len(box))
     moved: Array
@@ -87,6 +87,8 @@ def nearby(box: Box, point: Array, rng: np.random.Generator) -> Array:
         moved = (point + 0.01) * np.exp(10 * step)
         return np.asarray(moved / moved.sum())
     r = ranges(box)
+    if np.where(r.log, point == 0, r.low == r.high).all():
+        point = np.where(r.log, r.low, point)
     with np.errstate(invalid="ignore", divide="ignore"):
         moved = np.where(r.log, point * (r.high / r.low) ** step, point + step * (r.high - r.low))
     return np.clip(moved, box.lower, box.upper)
