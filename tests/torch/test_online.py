@@ -247,6 +247,34 @@ def test_the_best_model_and_its_weights_come_back():
     assert tuner.loss.as_dict() == pytest.approx(trained_with)
 
 
+def test_a_term_with_parameters_comes_back_with_the_best_model():
+    """Also after the state of the tuner was loaded elsewhere."""
+
+    class Head(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 3).double()
+
+        def forward(self, model, batch):
+            return nn.functional.cross_entropy(self.layer(model(batch[0])), batch[1])
+
+    def make():
+        loss = LinearLoss({"fit": log_loss, "head": Head()}, {"fit": 1.0, "head": (0.0, 1.0)})
+        return OnlineTuner(make_net(), loss, log_loss, make_data(8), make_data(8, seed=1))
+
+    tuner, other = make(), make()
+    tuner.step()
+    (head,), (its_copy,) = tuner.loss.modules_of_terms, other.loss.modules_of_terms
+    best = head.layer.weight.detach().clone()
+    with torch.no_grad():
+        head.layer.weight.add_(1.0)
+    other.load_state_dict(tuner.state_dict())
+    for restored, layer in ((tuner, head.layer), (other, its_copy.layer)):
+        assert torch.equal(layer.weight, best + 1.0)
+        restored.restore_best()
+        assert torch.equal(layer.weight, best)
+
+
 def test_without_keep_best_an_older_model_is_not_taken_for_the_best():
     """A resumed tuner that no longer keeps the best model forgets the one of the state once it is beaten."""
     offset = [1.0]

@@ -36,7 +36,8 @@ class Observation:
     gram : (k + 1, k + 1) array, optional
         The gram, the error last; None if gradients are unknown.
     metric : float, optional
-        The number that decides which of two models is better, e.g. top-1 error; by default the error decides.
+        The number that decides which of two models is better, e.g. top-1 error; the lower is better. By default, the
+        error decides.
     names : sequence of str, optional
         The names of the terms.
 

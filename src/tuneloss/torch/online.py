@@ -58,7 +58,8 @@ class OnlineTuner:
     validation : iterable
         The validation batches, in the same form.
     metric : callable, optional
-        The number that decides which model is better, if not the error; called like `error`.
+        The number that decides which model is better, if not the error; called like `error`. Lower is better, so of
+        an accuracy give its negative.
     selection : iterable, optional
         Other validation batches, which decide which model is better: see `observe`. By default `validation` decides.
     every : int, default 1
@@ -127,6 +128,7 @@ class OnlineTuner:
         self._fits: Fits = {}
         self._due = 1 if self.cost is not None else self.every  # the next call that observes
         self._best_model: dict[str, Any] = {}
+        self._best_terms: dict[str, Any] = {}  # the state of terms that are modules
         self._run_id = secrets.token_hex(8)
         if optimizer is not None:
             _warn_of_weight_decay(optimizer, loss)
@@ -182,9 +184,10 @@ class OnlineTuner:
             weights = self.loss.as_dict()
             # Of two equally good models, the later one is the best.
             is_best = not self._history or best_index([self._history[self._best_index], observation]) == 1
-            best_model = self._best_model
+            best_model, best_terms = self._best_model, self._best_terms
             if is_best:  # copied here, since memory may not suffice
                 best_model = _copies(bare(self.model).state_dict()) if self.keep_best else {}
+                best_terms = _copies(self.loss.modules_of_terms.state_dict()) if self.keep_best else {}
             box = self.loss.box  # low precision may have rounded the weights to the outside
             step = self._learner.step(observation, np.clip(list(weights.values()), box.lower, box.upper))
         self._calls += 1
@@ -195,7 +198,7 @@ class OnlineTuner:
         seconds = time.perf_counter() - began
         self._history.append(StepRecord.of(self._calls, observation, weights, step, seconds))
         if is_best:
-            self._best_index, self._best_model = len(self._history) - 1, best_model
+            self._best_index, self._best_model, self._best_terms = len(self._history) - 1, best_model, best_terms
         if step.solver_failed:
             warnings.warn(f"The weights stay as they are, since {step.note}", RuntimeWarning, stacklevel=2)
         self._warn_if_it_hurts()
@@ -203,6 +206,8 @@ class OnlineTuner:
 
     def restore_best(self) -> StepRecord:
         """Put the best model, and the weights that it was trained with, back into model and loss.
+
+        Terms that are modules get back their parameters of that time too.
 
         Returns
         -------
@@ -215,6 +220,8 @@ class OnlineTuner:
             )
         best = self._history[self._best_index]
         bare(self.model).load_state_dict(self._best_model)
+        if self._best_terms:
+            self.loss.modules_of_terms.load_state_dict(self._best_terms)
         self.loss.set_weights(best.weights)
         return best
 
@@ -303,6 +310,7 @@ class OnlineTuner:
             **self._learner.state_dict(),
             "history": [record.to_dict() for record in self._history],
             "best_model": dict(self._best_model),
+            "best_terms": dict(self._best_terms),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -335,9 +343,10 @@ class OnlineTuner:
             calls, warned_of = int(state["calls"]), int(state["warned_of"])
             due = int(state.get("due", (calls // self.every + 1) * self.every))  # earlier versions had no `cost`
             best_model = _copies(state["best_model"])
+            best_terms = _copies(state.get("best_terms", {}))  # earlier versions did not keep them
             loss, run_id = state["loss"], str(state.get("run_id", self._run_id))
         self.loss.load_state_dict(loss)
-        self._learner, self._history, self._best_model = learner, history, best_model
+        self._learner, self._history, self._best_model, self._best_terms = learner, history, best_model, best_terms
         self._best_index = best_index(history) if history else -1
         self._calls, self._due, self._warned_of, self._run_id = calls, due, warned_of, run_id
         self.learned = None

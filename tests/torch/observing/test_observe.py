@@ -929,6 +929,25 @@ def test_a_term_or_error_that_does_not_depend_on_the_parameters_is_refused(term)
     assert_untouched(before, net)
 
 
+def test_a_term_without_rows_in_some_batches_is_0_there():
+    """It returns a constant where no row has its label. That is a mean like any other, with a gradient of 0."""
+
+    def labelled(model, batch):
+        return log_loss(model, batch) if batch[1][0] > 0 else torch.zeros(())
+
+    def as_product(model, batch):
+        return log_loss(model, batch) * (batch[1][0] > 0)
+
+    data = make_data(*[4] * 12)
+    assert {bool(batch[1][0] > 0) for batch in data} == {True, False}
+    one, other = (
+        observe(make_net(), make_loss({"fit": log_loss, "other": term}), brier, data, VALIDATION, merge=False)
+        for term in (labelled, as_product)
+    )
+    np.testing.assert_allclose(one.gram, other.gram, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(one.features, other.features, rtol=1e-6)
+
+
 def test_of_a_subset_of_parameters_a_term_may_be_independent():
     """Its column is 0."""
     net = make_net()

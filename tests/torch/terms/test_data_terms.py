@@ -188,6 +188,7 @@ FORMS = {
     "a Output": lambda scores: Output(logits=scores),
     "a NoneType": lambda scores: None,
     r"shape \(4,\)": lambda scores: scores[:, 0],
+    r"shape \(4, 1\)": lambda scores: scores[:, :1],
 }
 
 
@@ -195,7 +196,9 @@ FORMS = {
 @pytest.mark.parametrize("found", FORMS)
 def test_an_output_that_is_no_scores_is_refused(term, found):
     (batch,) = make_data(4)
-    message = rf"must be a tensor of shape \(N, C, ...\); the model returned {found}. Say how to call the model"
+    message = (
+        rf"must be a tensor of shape \(N, C, ...\) with C > 1; the model returned {found}. Say how to call the model"
+    )
     with pytest.raises(InvalidInput, match=message):
         term(Returns(FORMS[found]), batch)
 

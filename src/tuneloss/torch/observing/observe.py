@@ -157,7 +157,7 @@ def observe(
     validation : iterable
         The validation batches, in the same form.
     metric : callable, optional
-        ``(model, batch) -> mean over the batch``. If given, it decides which model is better.
+        ``(model, batch) -> mean over the batch``. If given, it decides which model is better; lower is better.
     selection : iterable, optional
         Other validation batches. If given, the metric, or the error without one, is computed on them. So the examples
         that decide which model is better are not those that set the weights.

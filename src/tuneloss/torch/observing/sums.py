@@ -42,6 +42,7 @@ class Sums:
     processes: Processes
     values: dict[str, float] = field(default_factory=dict)
     gradients: dict[str, list[Tensor | None]] = field(default_factory=dict)  # each by parameter
+    differentiable: set[str] = field(default_factory=set)  # names with a gradient on some batch
     steps: float = 0.0  # about how many training steps this observation takes; known after `make_observation`
     counts: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # of examples and batches
 
@@ -71,9 +72,13 @@ class Sums:
         gradient, times
             What was added: ``times * gradient``.
         """
-        if not value.requires_grad:
-            raise _independent(name)
         params = list(self.params.values())
+        if not value.requires_grad:
+            if self.processes.several:  # the others would wait
+                raise _independent(name)
+            self.add_to(name, [None] * len(params), n)  # a batch without rows for the term
+            return [None] * len(params), n
+        self.differentiable.add(name)
         gradient, times = self.processes.gradient(value, n, params, retain_graph=not last)
         dense = [g.to_dense() if g is not None and g.is_sparse else g for g in gradient]
         self.add_to(name, dense, times)
@@ -90,6 +95,7 @@ class Sums:
 
     def add_means(self, sums: Sums, share: float) -> None:
         """Add the means of the error and the metric of other sums, as if they were of `share` examples."""
+        self.differentiable |= sums.differentiable
         for name, count in ((ERROR, VALIDATION), (METRIC, METRIC)):
             if sums.counts[count]:
                 self.counts[count] += share
@@ -137,7 +143,7 @@ def make_observation(sums: Sums, spread: Spread, loss: LinearLoss, params: Mappi
     for name in loss.source_names - sums.gradients.keys():  # other processes may have rows of these sources
         sums.gradients[name], sums.values[name] = [None] * len(sums.params), 0.0
     for name in columns.keys() - loss.source_names:
-        if name not in sums.gradients or (whole and all(g is None for g in sums.gradients[name])):
+        if name not in sums.differentiable or (whole and all(g is None for g in sums.gradients[name])):
             raise _independent(name)
     sums.processes.sum_gradients([sums.gradients[name] for name in columns], list(sums.params.values()))
     numbers = sums.processes.sum_numbers(_numbers(sums, spread, loss, params, columns), list(columns.values()))

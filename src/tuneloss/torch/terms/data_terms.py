@@ -41,11 +41,12 @@ def cross_entropy(model: Any, batch: Batch) -> Tensor:
 
 def _scores(output: object) -> Tensor:
     """Return what a model returned, or raise if it cannot be scores of classes."""
-    if isinstance(output, Tensor) and output.ndim >= 2:
+    if isinstance(output, Tensor) and output.ndim >= 2 and output.shape[1] > 1:  # of one class, all scores are right
         return output
     problem = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
     raise InvalidInput(
-        f"Scores of the classes must be a tensor of shape (N, C, ...); the model returned {problem}. {HOW_TO_CALL}"
+        f"Scores of the classes must be a tensor of shape (N, C, ...) with C > 1; the model returned {problem}. "
+        f"{HOW_TO_CALL}"
     )
 
 
