@@ -50,6 +50,22 @@ def test_a_batch_of_parts_and_one_with_numbers_give_the_means_of_each_source(ter
             assert found == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("norm", [nn.BatchNorm1d, nn.LayerNorm])
+def test_an_observation_sees_the_sources_as_training_does(norm):
+    """A batch norm mixes the rows of a forward, so all sources need one forward there too; also of a single row."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), norm(8), nn.ReLU(), nn.Linear(8, 3)).double()
+    shifted = SourceBatch({name: (x + 3 * j, y) for j, (name, (x, y)) in enumerate(PARTS.items())})
+    shifted["one"] = (shifted["web"][0][:1], shifted["web"][1][:1])
+    loss = LinearLoss([PerSource(shifted, row_losses)], Box.simplex(list(shifted)))
+    weights = dict(zip(shifted, [0.1, 0.4, 0.3, 0.2], strict=True))
+    loss.set_weights(weights)
+    gradients = torch.autograd.grad(loss(model, shifted), list(model.parameters()))
+    gram = observe(model, loss, mean_loss, [shifted], [WHOLE]).gram[:-1, :-1]
+    w = [weights[name] for name in loss.names]
+    assert w @ gram @ w == pytest.approx(sum(float(g.square().sum()) for g in gradients), rel=1e-6)
+
+
 def test_a_loss_of_each_row_needs_one_forward_for_all_sources():
     model, calls = net(), []
     model.register_forward_hook(lambda *_: calls.append(1))
@@ -160,7 +176,7 @@ def test_first_weights_of_sources_are_equal_or_one():
         (lambda: PerSource(["a"], mean_loss, key=2)(net(), (*WHOLE, NUMBERS)), "from 0 to 0; found 0 to 2"),
         (lambda: PerSource(["a"], mean_loss)(net(), PARTS), r"rows of the sources \['a'\]; found \['web', 'books'"),
         (lambda: PerSource(NAMES, mean_loss)(net(), SourceBatch()), r"rows of the sources .* found \[\]"),
-        (lambda: PerSource(NAMES, lambda m, b: m(b[0]))(net(), PARTS), r"shape \(7,\); found shape \(7, 3\)"),
+        (lambda: PerSource(NAMES, lambda m, b: m(b[0]))(net(), PARTS), r"shape \(15,\); found shape \(15, 3\)"),
         (lambda: PerSource(NAMES, lambda m, b: 1.0)(net(), PARTS), "found a float"),
     ],
 )

@@ -187,11 +187,12 @@ class Pass:
     ) -> None:
         """Add data terms on a batch that counts some times; `draw` is the number of the batch and that of the draw."""
         seed_everything(self.seed, *draw)
-        for part in terms[0].parts(batch):
-            n = times * size(part)
+        for part in terms[0].parts(batch, together=self._normalizes_by_batch):
+            rows = {name: size(of_source) for name, of_source in part.items()} if terms[0].of_sources else {}
             values = loss.data_values(self.model, part, of=terms)
             self.work += size(part) * (1 + PASSES * len(values))
             for position, (name, value) in enumerate(values.items()):
+                n = times * rows.get(name, size(part))
                 self.sums.counts[name] += n
                 self.sums.add_value(name, value.detach(), n)
                 gradient, factor = self.sums.add_gradient(name, value, n, last=position == len(values) - 1)
@@ -211,9 +212,13 @@ class Pass:
     @property
     def may_merge(self) -> bool:
         """Whether batches may be merged now. They must stay as they are if a batch norm normalizes by the batch."""
+        return self.merge and self.processes.may_merge and not self._normalizes_by_batch
+
+    @property
+    def _normalizes_by_batch(self) -> bool:
+        """Whether a batch norm normalizes by the batch now, so that the rows of a forward depend on each other."""
         norms = [module for module in self.model.modules() if isinstance(module, _BatchNorm)]
-        by_batch = any(norm.training or norm.running_mean is None for norm in norms)
-        return self.merge and self.processes.may_merge and not by_batch
+        return any(norm.training or norm.running_mean is None for norm in norms)
 
     def _larger(
         self,

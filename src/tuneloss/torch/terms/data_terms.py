@@ -231,11 +231,15 @@ class DataTerm:
         """Forget the names that were learned from its first call."""
         self.names = self._fixed
 
-    def parts(self, batch: Batch) -> list[Batch]:
-        """Return what an observation evaluates one after the other: the rows of each source, or the whole batch."""
-        if isinstance(self.term, PerSource):
-            return [SourceBatch({name: rows}) for name, rows in self.term.split(batch).items()]
-        return [batch]
+    def parts(self, batch: Batch, *, together: bool = False) -> list[Batch]:
+        """Return what an observation evaluates one after the other: the rows of each source, or the whole batch.
+
+        With `together`, the rows of all sources are one part.
+        """
+        if not isinstance(self.term, PerSource):
+            return [batch]
+        sources = self.term.split(batch)
+        return [sources] if together else [SourceBatch({name: rows}) for name, rows in sources.items()]
 
     def values(self, model: Any, batch: Batch, wanted: Collection[str] | None = None) -> dict[str, Tensor]:
         """Evaluate the terms on a batch, and return scalars by name; of sources, those that are wanted."""

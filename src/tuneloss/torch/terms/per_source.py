@@ -34,7 +34,8 @@ class PerSource:
     Notes
     -----
     Without `key`, a batch is a `SourceBatch`, such as a `SourceLoader` yields. An observation differentiates each
-    source on its own rows only, so its cost grows with the number of rows, and not with rows times sources.
+    source on its own rows only, so its cost grows with the number of rows, and not with rows times sources. If a batch
+    norm normalizes by the batch, a row depends on all others, and each source is differentiated on all rows.
 
     Examples
     --------
@@ -66,7 +67,7 @@ class PerSource:
             )
         self.term, self.key, self.sampled = term, key, sampled
         self.random = bool(getattr(term, "random", False))
-        self._by_row = False  # known after the first call
+        self._by_row: bool | None = None  # whether the term gives a loss of each row; known after the first call
 
     def __call__(self, model: Any, batch: Any, wanted: Collection[str] | None = None) -> dict[str, Tensor]:
         """Return the mean loss of each source that has rows in the batch.
@@ -83,10 +84,11 @@ class PerSource:
             return dict.fromkeys(self.names, losses.mean())
         split = self.split(batch)
         parts = split if wanted is None else SourceBatch({n: rows for n, rows in split.items() if n in wanted})
-        if self._by_row and len(parts) > 1 and parts.can_be_joined():
+        if self._by_row is not False and len(parts) > 1 and parts.can_be_joined():
             losses = self._losses(model, split.whole() if len(parts) == len(split) else parts.whole())
-            of_sources = torch.split(losses, [size(rows) for rows in parts.values()])
-            return {name: part.mean() for name, part in zip(parts, of_sources, strict=True)}
+            if self._by_row:
+                of_sources = torch.split(losses, [size(rows) for rows in parts.values()])
+                return {name: part.mean() for name, part in zip(parts, of_sources, strict=True)}
         return {name: self._losses(model, rows).mean() for name, rows in parts.items()}
 
     def split(self, batch: Any) -> SourceBatch:
@@ -138,7 +140,8 @@ class PerSource:
         """Return the loss of each row (N,), or their mean () if the term gives no more."""
         losses = self.term(model, batch)
         if isinstance(losses, Tensor) and (losses.numel() == 1 or losses.shape == (size(batch),)):
-            self._by_row = losses.ndim == 1 and (self._by_row or size(batch) > 1) and len(losses) == size(batch)
+            if losses.ndim == 0 or size(batch) > 1:  # of one row, its loss may be a mean of shape (1,)
+                self._by_row = losses.shape == (size(batch),)
             return losses
         found = f"shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else f"a {type(losses).__name__}"
         raise InvalidInput(
