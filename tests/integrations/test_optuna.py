@@ -240,6 +240,21 @@ def test_other_parameters_are_sampled_by_the_fallback():
     assert 1e-3 < study.best_params["rate"] < 1e-1
 
 
+def test_a_category_with_the_name_of_a_weight_does_not_stop_the_study():
+    """Its trials are left out, with a warning."""
+
+    def mixed(trial):
+        trial.suggest_categorical("l2", ["off", "on"])
+        seen = train({"l2": 1.0, "smooth": trial.suggest_float("smooth", 0.0, 2.0), "logloss": 1.0})
+        trial.set_user_attr(KEY, seen.to_dict())
+        return seen.error
+
+    study = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))
+    with pytest.warns(RuntimeWarning, match="TuneLossSampler cannot choose"):
+        study.optimize(mixed, n_trials=4)
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 4
+
+
 def test_where_learning_repeats_itself_the_fallback_samples():
     """A constant observation without gradients: LearnLoss repeats itself in either form, and the fallback does not."""
     seen = train({"l2": 1.0, "smooth": 1.0, "logloss": 1.0}).without_gram()

@@ -226,7 +226,7 @@ def test_state_round_trips_through_json():
 
 
 def test_run_records_failures_and_goes_on():
-    """RunFailed, and the NaN of a run that diverged; any other exception ends it and loses nothing."""
+    """RunFailed, and NaN or huge numbers of a run that diverged; any other exception ends it and loses nothing."""
     calls = []
 
     def train(weights: dict[str, float]) -> Observation:
@@ -235,6 +235,8 @@ def test_run_records_failures_and_goes_on():
             raise RunFailed("out of memory")
         if len(calls) == 3:
             return Observation(math.nan, [1.0, 1.0, 1.0])
+        if len(calls) == 4:
+            return Observation(1e160, [1.0, 1.0, 1.0])
         if len(calls) == 5:
             raise KeyboardInterrupt
         return flat(weights)
@@ -246,6 +248,7 @@ def test_run_records_failures_and_goes_on():
     assert failed[0] is None
     assert failed[1] == "out of memory"
     assert "`error` must be finite" in failed[2]
+    assert failed[3].startswith("training diverged: The squares of features")
     best = tuner.run(train, n_runs=6, progress=False)
     assert tuner.n_runs == 6
     assert len(calls) == 7

@@ -161,7 +161,7 @@ def test_a_side_file_of_the_first_append_does_not_enter_a_journal_begun_anew(tmp
     assert Journal(path, HEADER).records == []
 
 
-@pytest.mark.parametrize("cut", [1, 5, 20])
+@pytest.mark.parametrize("cut", [2, 5, 20])
 def test_half_a_line_without_a_side_file_is_put_aside_and_the_journal_goes_on(path, cut):
     """As a copy of a file in use leaves it. Nothing that was told whole is lost, and nothing is thrown away."""
     text = path.read_bytes()
@@ -176,6 +176,23 @@ def test_half_a_line_without_a_side_file_is_put_aside_and_the_journal_goes_on(pa
     path.write_bytes(path.read_bytes() + b"half")
     with pytest.warns(RuntimeWarning, match="4 bytes were moved to runs.jsonl.torn-2"):
         Journal(path, HEADER)
+
+
+def test_a_last_line_that_lacks_only_its_newline_is_kept(path):
+    """As an editor or a copy leaves it: its checksum says that it is whole."""
+    text = path.read_bytes()
+    path.write_bytes(text[:-1])
+    assert read_lines(path)[1] == RECORDS
+    assert path.read_bytes() == text[:-1]
+    opened = Journal(path, HEADER)
+    assert opened.records == RECORDS
+    assert path.read_bytes() == text
+    path.write_bytes(text[:-1])
+    Journal(path, HEADER).append({"x": 4})
+    assert Journal(path, HEADER).records == [*RECORDS, {"x": 4}]
+    path.write_bytes(text + text.splitlines()[2])  # a whole line, of another number
+    with pytest.warns(RuntimeWarning, match="bytes were moved"):
+        assert Journal(path, HEADER).records == RECORDS
 
 
 def test_reading_without_opening_leaves_half_a_line_where_it_is(path):

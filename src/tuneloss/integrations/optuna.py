@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -252,7 +253,10 @@ class TuneLossSampler(BaseSampler):
         proposal = self._recorded_proposal(trial.system_attrs) if trial.state == TrialState.RUNNING else None
         for j, name in enumerate(self.box.names):
             if name in trial.params:
-                point[j] = trial.params[name]
+                value = trial.params[name]
+                if not isinstance(value, Real):  # a category
+                    return None
+                point[j] = value
             elif proposal is not None:
                 point[j] = proposal.point[j]  # the trial has not suggested it yet
             elif not self.box.pinned[j]:

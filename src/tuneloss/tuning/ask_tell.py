@@ -294,6 +294,12 @@ class LossTuner:
                 f"`train` must return an Observation, or a list of them; found {type(result).__name__}. To say that a "
                 "run failed, raise tuneloss.errors.RunFailed."
             )
+        check_observations(models, self.box)
+        try:
+            check_squares(models)
+        except InvalidInput as reason:  # its numbers are finite, but far too large
+            self.tell(weights, failed=f"training diverged: {reason}")
+            return
         with self._lock:
             self._check(models)  # all of them, before the first is told
             for observation in models:

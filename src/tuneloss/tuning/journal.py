@@ -188,6 +188,9 @@ class Journal:
     def _repaired(self, file: BinaryIO) -> bytes:
         """Return the text of the file, after finishing a line that a kill cut, or moving half a line elsewhere."""
         text = file.read()
+        if _lacks_newline(text):
+            write_all(file, b"\n")
+            text += b"\n"
         end = text.rfind(b"\n") + 1
         whole, torn = text[:end], text[end:]
         line = self._unfinished(whole, torn)
@@ -220,7 +223,8 @@ class Journal:
                 continue
             break
         warnings.warn(
-            f"The journal {self.path} ended in half a line, which holds no record that was told. Its {len(torn)} bytes "
+            f"The journal {self.path} ended in half a line. A record that was told is never cut by a kill; if the file "
+            f"was cut otherwise, such as by a copy that did not end, that record is lost. The {len(torn)} bytes "
             f"were moved to {aside.name} beside it. The journal goes on after its last whole line.",
             RuntimeWarning,
             stacklevel=5,
@@ -273,7 +277,7 @@ def read_lines(path: Path) -> tuple[Body, list[Body], list[int]]:
         text = path.read_bytes()
     except OSError as reason:
         raise JournalError(f"The journal {path} must be a file that can be read: {reason}.") from reason
-    return _read(path, text[: text.rfind(b"\n") + 1])
+    return _read(path, text + b"\n" if _lacks_newline(text) else text[: text.rfind(b"\n") + 1])
 
 
 def _read(path: Path, text: bytes) -> tuple[Body, list[Body], list[int]]:
@@ -302,6 +306,12 @@ def _read(path: Path, text: bytes) -> tuple[Body, list[Body], list[int]]:
         header = header | body[CHANGE]
         changes.append(len(records))
     return header, records, changes
+
+
+def _lacks_newline(text: bytes) -> bool:
+    """Return whether nothing but its newline is missing from the last line of a journal."""
+    parts = LINE.fullmatch(text[text.rfind(b"\n") + 1 :])
+    return parts is not None and int(parts[1]) == text.count(b"\n") and int(parts[2]) == zlib.crc32(parts[3])
 
 
 def _bodies(path: Path, lines: list[bytes]) -> list[Body]:

@@ -204,7 +204,8 @@ def _check_finite(name: str, number: float) -> None:
     if not math.isfinite(number):
         raise NotFinite(
             f"Values must be finite; {name!r} is {number} on a batch. If training diverged, go back "
-            "to the best model (`OnlineTuner.restore_best`) or lower the learning rate."
+            "to the best model (`OnlineTuner.restore_best`) and lower the learning rate. Under SGD, larger weights "
+            "make larger steps, unless the loss has normalize=True."
         )
 
 
