@@ -399,6 +399,17 @@ def test_terms_that_differentiate_the_outputs_are_refused():
     refused(loss, r"for \['slope'\]: without the graph behind them, it fails")
 
 
+def test_a_model_that_is_called_on_its_own_outputs_is_refused():
+    """The way through the second call would be missing from the matrix."""
+    torch.manual_seed(0)
+    net = nn.Linear(6, 6).double()
+
+    def twice(model, batch):
+        return model(model(batch[0]).tanh()).square().mean()
+
+    refused(LinearLoss({"twice": twice}, {"twice": 1.0}), "found a call of the model on what it returned before", net)
+
+
 class Once(torch.autograd.Function):
     """Twice its input; it cannot be differentiated twice."""
 

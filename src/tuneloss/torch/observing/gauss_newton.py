@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd import grad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.conv import _ConvNd
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from tuneloss.errors import InvalidInput
 from tuneloss.torch.terms.data_terms import Batch, DataTerm
@@ -216,6 +216,14 @@ def _seen_outputs(model: nn.Module) -> Iterator[tuple[list[Tensor], list[Tensor]
     outputs: list[Tensor] = []
     stand_ins: list[Tensor] = []
 
+    def refuse_outputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        leaves = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        if any(x.grad_fn is not None or any(x is stand_in for stand_in in stand_ins) for x in leaves):
+            raise InvalidInput(
+                'With gradient_metric="curvature", the inputs of the model must not depend on parameters; found a call '
+                f"of the model on what it returned before. {ADVICE}"
+            )
+
     def replaced(x: Any) -> Any:
         if not isinstance(x, Tensor) or not x.requires_grad:
             return x
@@ -223,11 +231,15 @@ def _seen_outputs(model: nn.Module) -> Iterator[tuple[list[Tensor], list[Tensor]
         stand_ins.append(x.detach().requires_grad_())
         return stand_ins[-1]
 
-    handle = model.register_forward_hook(lambda module, args, output: tree_map(replaced, output))
+    handles = [
+        model.register_forward_pre_hook(refuse_outputs, with_kwargs=True),
+        model.register_forward_hook(lambda module, args, output: tree_map(replaced, output)),
+    ]
     try:
         yield outputs, stand_ins
     finally:
-        handle.remove()
+        for handle in handles:
+            handle.remove()
 
 
 def _unseen(names: Sequence[str], problem: str) -> InvalidInput:
