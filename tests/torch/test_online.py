@@ -469,6 +469,23 @@ def test_weight_decay_beside_l2_is_warned_of():
     make_tuner(net, optimizer=torch.optim.SGD(net.parameters(), lr=1))
 
 
+def test_sgd_is_warned_of_where_weights_make_its_steps_larger():
+    """Not where their sum cannot grow much, where the loss is divided by it, or under Adam."""
+    net, (batch,) = make_net(), make_data(8)
+
+    def make(optimizer, upper=10.0, normalize=False):
+        terms = {"fit": log_loss, "other": log_loss}
+        loss = LinearLoss(terms, {"fit": 1.0, "other": (0.0, upper)}, normalize=normalize)
+        OnlineTuner(net, loss, log_loss, [batch], [batch], optimizer=optimizer)
+
+    sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+    with pytest.warns(UserWarning, match=r"sum to 2 now and to at most 11 in the box\. Build the loss with normalize"):
+        make(sgd)
+    make(sgd, upper=2.0)
+    make(sgd, normalize=True)
+    make(torch.optim.Adam(net.parameters()))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

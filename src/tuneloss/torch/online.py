@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.optim import SGD, Optimizer
 
 from tuneloss.checks import as_integer, as_number, reading
 from tuneloss.core.learn import LearnedLoss
@@ -36,6 +36,7 @@ from tuneloss.tuning.run import Header
 
 VERSION = 1  # of the state dict
 LEAST_COST = 1e-6  # of observations, in parts of training: below it, a run has no second one
+LARGER_STEPS = 2.0  # by how much weights may increase the size of a loss under SGD without a warning
 HARMFUL_RISE = 0.05  # relative: tuning may hurt if the error stays this far above the best
 
 
@@ -77,7 +78,8 @@ class OnlineTuner:
         What to look at: see `tuneloss.torch.observing.ObserveOptions`. The n-th call of `step` uses the seed
         ``observe.seed + n``, so that batches, masks and transforms differ from step to step.
     optimizer : torch.optim.Optimizer, optional
-        If given, warn if it has a weight decay in addition to an L2 term.
+        If given, warn if it has a weight decay in addition to an L2 term, or if it is SGD and larger weights would make
+        its steps much larger.
     keep_best : bool, default True
         Whether to keep a copy of the best model for `restore_best`.
 
@@ -132,6 +134,7 @@ class OnlineTuner:
         self._run_id = secrets.token_hex(8)
         if optimizer is not None:
             _warn_of_weight_decay(optimizer, loss)
+            _warn_of_step_size(optimizer, loss)
 
     @property
     def policy(self) -> OnlinePolicy:
@@ -402,6 +405,20 @@ def _warn_of_weight_decay(optimizer: Optimizer, loss: LinearLoss) -> None:
         warnings.warn(
             f"The optimizer has weight decay {max(decays):g} beside the L2 term {names[0]!r}: both shrink the "
             "parameters, and only one is tuned. Set weight_decay=0.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _warn_of_step_size(optimizer: Optimizer, loss: LinearLoss) -> None:
+    """Warn if learned weights may more than double the size of a loss that SGD steps along."""
+    data = list(loss.layout.data.values())
+    now, most = float(np.sum(np.array(loss.numbers())[data])), float(loss.box.upper[data].sum())
+    inner = getattr(optimizer, "optimizer", optimizer)  # of Accelerate's and other wrappers
+    if isinstance(inner, SGD) and not loss.normalize and not loss.box.is_simplex and most > LARGER_STEPS * now > 0:
+        warnings.warn(
+            f"Under SGD, larger weights make larger steps: those of the data terms sum to {now:g} now and to at most "
+            f"{most:g} in the box. Build the loss with normalize=True, which divides it by this sum.",
             UserWarning,
             stacklevel=3,
         )
