@@ -1,5 +1,6 @@
 """The journal: a kill at any moment loses nothing told, and a file that was cut or edited is refused."""
 
+import errno
 import json
 import os
 import signal
@@ -193,6 +194,23 @@ def test_a_last_line_that_lacks_only_its_newline_is_kept(path):
     path.write_bytes(text + text.splitlines()[2])  # a whole line, of another number
     with pytest.warns(RuntimeWarning, match="bytes were moved"):
         assert Journal(path, HEADER).records == RECORDS
+
+
+def test_a_file_system_without_hard_links_and_locks_will_do(tmp_path, monkeypatch):
+    """Such as those of memory cards and of some networks."""
+
+    def refuse(*args, **kwargs):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    if journal.fcntl is not None:
+        monkeypatch.setattr(journal.fcntl, "flock", refuse)
+    path = tmp_path / "runs.jsonl"
+    for n in range(3):
+        opened = Journal(path, HEADER)
+        assert opened.records == RECORDS[:n]
+        opened.append(RECORDS[n])
+    assert os.listdir(tmp_path) == ["runs.jsonl"]
 
 
 def test_reading_without_opening_leaves_half_a_line_where_it_is(path):

@@ -62,8 +62,8 @@ class Content:
 class Journal:
     """The records of one tuner in a file. Opening an existing file reads it.
 
-    The file is locked while it is opened or written, if the system has locks. A second process waits, and is refused if
-    the file has changed since it was opened there. Threads that share a journal need their own lock.
+    The file is locked while it is opened or written, if its file system has locks. A second process waits, and is
+    refused if the file has changed since it was opened there. Threads that share a journal need their own lock.
 
     Parameters
     ----------
@@ -140,14 +140,18 @@ class Journal:
             os.link(draft, self.path)  # fails if another process was faster
         except FileExistsError:
             pass
+        except OSError:  # a file system without hard links
+            if not self.path.exists():
+                draft.replace(self.path)
         finally:
-            draft.unlink()
+            draft.unlink(missing_ok=True)
 
     @contextmanager
     def _locked(self) -> Iterator[BinaryIO]:
         with open(self.path, "r+b", buffering=0) as file:
             if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX)
+                with suppress(OSError):  # of a file system without locks
+                    fcntl.flock(file, fcntl.LOCK_EX)
             yield file
 
     @contextmanager
