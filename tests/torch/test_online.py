@@ -247,6 +247,26 @@ def test_the_best_model_and_its_weights_come_back():
     assert tuner.loss.as_dict() == pytest.approx(trained_with)
 
 
+def test_tensors_in_the_extra_state_of_a_module_come_back():
+    """They are copied when the model is kept, not referred to."""
+
+    class Counting(nn.Linear):
+        def get_extra_state(self):
+            return {"seen": self.seen}
+
+        def set_extra_state(self, state):
+            self.seen = state["seen"]
+
+    net = Counting(6, 3).double()
+    net.seen = torch.zeros(1)
+    loss = LinearLoss({"fit": log_loss}, {"fit": 1.0})
+    tuner = OnlineTuner(net, loss, log_loss, make_data(8), make_data(8, seed=1))
+    tuner.step()
+    net.seen += 5
+    tuner.restore_best()
+    assert net.seen.item() == 0
+
+
 def test_a_term_with_parameters_comes_back_with_the_best_model():
     """Also after the state of the tuner was loaded elsewhere."""
 

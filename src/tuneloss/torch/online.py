@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
+from torch.utils._pytree import tree_map
 
 from tuneloss.checks import as_integer, as_number, reading
 from tuneloss.core.learn import LearnedLoss
@@ -219,7 +220,8 @@ class OnlineTuner:
         """
         if not self._best_model:
             raise InvalidInput(
-                "`restore_best` needs a model that was kept; found none. Call `step` first, with keep_best=True."
+                "`restore_best` needs a model that was kept; found none. Call `step` until it observes, with "
+                "keep_best=True."
             )
         best = self._history[self._best_index]
         bare(self.model).load_state_dict(self._best_model)
@@ -394,8 +396,9 @@ def _check_type(value: Any, kind: type, what: str) -> Any:
 
 
 def _copies(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state of a model with a copy of each tensor."""
-    return {str(name): v.detach().clone() if isinstance(v, Tensor) else v for name, v in state.items()}
+    """Return the state of a model with a copy of each tensor, also of those in the extra state of a module."""
+    copies = tree_map(lambda v: v.detach().clone() if isinstance(v, Tensor) else v, dict(state))
+    return {str(name): v for name, v in copies.items()}
 
 
 def _warn_of_weight_decay(optimizer: Optimizer, loss: LinearLoss) -> None:

@@ -37,11 +37,13 @@ def test_modes_buffers_and_random_states_come_back(failure):
     model = make_model()
     model[1].eval()
     model[1].running_mean.fill_(7.0)
+    model.register_buffer("cache", None)
     buffer, before = model[1].running_mean, states()
     with suppress(ValueError), preserved(model):
         model.eval()
         model[1].running_mean.zero_()
         model[1].running_var = torch.zeros(2)  # another tensor in its place
+        model.cache = torch.ones(1)
         draws()
         seed_everything(3)
         if failure:
@@ -49,6 +51,7 @@ def test_modes_buffers_and_random_states_come_back(failure):
     assert [m.training for m in model.modules()] == [True, True, False, True]
     assert model[1].running_mean is buffer
     assert buffer.tolist() == [7.0, 7.0]
+    assert model.cache is None
     assert model[1].running_var.tolist() == [1.0, 1.0]
     assert states() == before
 

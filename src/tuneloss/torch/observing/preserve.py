@@ -26,10 +26,9 @@ def preserved(model: nn.Module, *loaders: Any) -> Iterator[None]:
     """
     modules = [(module, module.training) for module in model.modules()]
     buffers = [
-        (module, name, tensor, tensor.detach().clone())
+        (module, name, tensor, None if tensor is None else tensor.detach().clone())
         for module, _ in modules
         for name, tensor in module._buffers.items()
-        if tensor is not None
     ]
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
@@ -42,10 +41,12 @@ def preserved(model: nn.Module, *loaders: Any) -> Iterator[None]:
         finally:
             _set_modes(modules)
             for module, name, tensor, before in buffers:
+                module._buffers[name] = tensor
+                if tensor is None or before is None:  # a buffer that the forward may have set
+                    continue
                 if not torch.equal(tensor, before):  # batch norm changes its statistics without a new version
                     with torch.no_grad():
                         tensor.copy_(before)
-                module._buffers[name] = tensor
 
 
 @contextmanager
