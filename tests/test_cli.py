@@ -9,6 +9,8 @@ from importlib.metadata import version
 
 import pytest
 
+from tests.paper.records import record
+
 
 def tuneloss(*arguments, cwd=None, stdin=None):
     return subprocess.run(
@@ -107,6 +109,23 @@ def test_a_quick_experiment_runs_on_digits_and_does_not_run_again(tmp_path, comm
     assert again.stdout == first.stdout
     assert "nothing was run" in again.stderr
     assert (tmp_path / f"{command}-quick.jsonl").read_text() == records
+
+
+def test_figure_2_shows_what_is_recorded_and_runs_nothing(tmp_path):
+    """Without TUNELOSS_DATA too. Incomplete parts are left out, and no record at all is an error in words."""
+    options = ["--results", tmp_path, "--out", tmp_path / "out", "--recorded"]
+    none = tuneloss("paper", "figure2", *options)
+    assert none.returncode == 1
+    assert "must have records of these sets, tuners, repeats and runs; found none" in " ".join(none.stderr.split())
+    runs = [record(tuner, 0, i, 1 - i / 10, 2.0) for tuner, n in (("random", 3), ("gp", 2)) for i in range(n)]
+    lines = "".join(json.dumps({**run, "experiment": "figure2"}) + "\n" for run in runs)
+    (tmp_path / "figure2.jsonl").write_text(lines)
+    done = tuneloss("paper", "figure2", *options, "--runs", 3)
+    assert done.returncode == 0, done.stderr
+    assert "random search" in done.stdout
+    assert "Optuna GP" not in done.stdout
+    assert (tmp_path / "out" / "figure2.svg").is_file()
+    assert (tmp_path / "figure2.jsonl").read_text() == lines
 
 
 def test_table2_gives_the_sizes_of_a_split():

@@ -121,18 +121,23 @@ def figure2(
     quick: Quick = False,
     markdown: Markdown = False,
     tuners: Tuners = None,
+    recorded: Annotated[
+        bool, typer.Option("--recorded", help="Show all four sets, as far as they are recorded, and run nothing.")
+    ] = False,
 ) -> None:
     """Figure 2: test log loss and error by the number of training runs. A killed command resumes.
 
     By default, each tuner has 100 runs. In the first 20 repeats on the small sets, random search has 500. Use --tuner
     NAME:RUNS for another number.
     """
+    from tuneloss.paper.datasets import LARGE, SMALL
     from tuneloss.paper.figure2 import Figure2
 
-    names = choose_datasets(datasets, quick, small=True)
+    names = datasets or [*SMALL, *LARGE] if recorded else choose_datasets(datasets, quick, small=True)
     experiment = make_experiment(Figure2, quick, datasets=names, repeats=repeats, runs=runs, tuners=tuners)
     make_folder(out)
-    show_experiment(experiment, run(experiment, results, jobs, quick), markdown=markdown, out=out)
+    records = read(experiment, results, quick) if recorded else run(experiment, results, jobs, quick)
+    show_experiment(experiment, records, markdown=markdown, out=out)
     warn_of_differences(names)
 
 
@@ -198,6 +203,14 @@ def run(experiment: Experiment, folder: Path, jobs: int | None, quick: bool) -> 
         paths = " and ".join(map(str, results.paths(units)))
         note(f"All records are in {paths}, so nothing was run. To run all of it again: --results OTHER_FOLDER")
     return records
+
+
+def read(experiment: Experiment, folder: Path, quick: bool) -> list[Record]:
+    """Return the records that the folder has."""
+    from tuneloss.paper.experiment import Results, recorded
+
+    with stoppable():
+        return recorded(experiment, Results(folder, quick))
 
 
 def show_experiment(

@@ -154,6 +154,27 @@ def run_experiment(
     return records + [record for name in experiment.BESIDE for record in read_records(results.path(name, datasets))]
 
 
+def recorded(experiment: Experiment, results: Results) -> list[Record]:
+    """Return the records of all units that are complete. Nothing is run.
+
+    Raises
+    ------
+    InvalidInput
+        If no unit is complete.
+    """
+    records = list[Record]()
+    groups = results.paths(experiment.units())
+    for path, group in groups.items():
+        found = _read(path, group)
+        missing = set(map(_key, _missing(group, found)))
+        complete = [unit for unit in group if _key(unit) not in missing]
+        records += [record for unit in complete for record in found[_key(unit)][: unit.n_records]]
+    if not records:
+        paths = " and ".join(map(str, groups))
+        raise InvalidInput(f"{paths} must have records of these sets, tuners, repeats and runs; found none.")
+    return records
+
+
 def run_units(
     units: Sequence[Unit], path: Path | None = None, *, jobs: int = 1, on_unit: OnUnit = lambda done, unit: None
 ) -> list[Record]:
