@@ -7,9 +7,9 @@ terms of a loss are evaluated, `SharedForward` stands for it. What only an obser
 
 from __future__ import annotations
 
-import inspect
+import operator
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
@@ -17,14 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.nn.parameter import is_lazy
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten
 
 from tuneloss.errors import InvalidInput
 
-# Methods of a module that change nothing.
-READERS = frozenset(
-    f"{kind}{what}" for kind in ("", "named_") for what in ("parameters", "buffers", "modules", "children")
-) | {"state_dict", "get_parameter", "get_buffer", "get_submodule"}
 # Parts that wrappers put into a parameter's name: torch.compile, activation checkpointing.
 _WRAPPERS = frozenset({"_orig_mod", "_checkpoint_wrapped_module"})
 
@@ -107,8 +103,8 @@ class SharedForward:
 
     So terms that all call ``model(batch[0])`` share one forward, and one draw of the model's own dropout. If one term
     makes the same call twice, as for two views under dropout, these are two forwards. No output is used again after an
-    input or an output was changed in place, an attribute of the model was set, or one of its own methods was looked up.
-    All other attributes are those of the model.
+    input, an output, a parameter, an attribute, a mode or the hooks of the model were changed, also by a forward. In
+    code that `torch.compile` traces, such changes are not noticed. All other attributes are those of the model.
 
     Parameters
     ----------
@@ -127,32 +123,22 @@ class SharedForward:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         autocast = [torch.is_autocast_enabled(device) for device in ("cpu", "cuda")]
-        state = (*kwargs, len(args), self._model.training, torch.is_grad_enabled(), *autocast)
-        inputs = _Seen((args, kwargs))
-        for number, (old_state, old_inputs, outputs, result) in enumerate(self._calls):
-            if number in self._used or old_state != state or not old_inputs.is_same(inputs):
-                continue
-            if outputs.is_same(_Seen(result)):
+        state = (torch.is_grad_enabled(), *autocast)
+        inputs, model = _Seen((args, kwargs)), _Seen.of(self._model)
+        for number, (old_state, seen, result) in enumerate(self._calls):
+            if number not in self._used and old_state == state and seen == (inputs, model, _Seen(result)):
                 self._used.add(number)
                 return result
         result = self._model(*args, **kwargs)
         self._used.add(len(self._calls))
-        self._calls.append((state, inputs, _Seen(result), result))
+        self._calls.append((state, (inputs, _Seen.of(self._model), _Seen(result)), result))
         return result
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._model, name)
-        if inspect.ismethod(value) and name not in READERS:  # it may change what the next call returns
-            self._forget()
-        return value
+        return getattr(self._model, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self._forget()
         setattr(self._model, name, value)
-
-    def _forget(self) -> None:
-        self._calls.clear()
-        self._used.clear()
 
     def __getitem__(self, key: Any) -> Any:
         return self._model[key]
@@ -168,15 +154,41 @@ class SharedForward:
 
 
 class _Seen:
-    """What a call was given or returned: its leaves, and how often each tensor was changed in place."""
+    """What was seen of a tree of objects, or of a model: equal to another if both have the same objects, unchanged.
 
-    def __init__(self, tree: Any) -> None:
-        self.leaves = tree_leaves(tree)
-        self.versions = [x._version if isinstance(x, Tensor) and not x.is_inference() else 0 for x in self.leaves]
+    Parameters
+    ----------
+    tree : object
+        Tensors and other objects, in tuples, lists and dicts.
+    numbers : sequence, default ()
+        Further things to compare.
+    """
 
-    def is_same(self, other: _Seen) -> bool:
-        alike = len(self.leaves) == len(other.leaves) and self.versions == other.versions
-        return alike and all(a is b for a, b in zip(self.leaves, other.leaves, strict=True))
+    def __init__(self, tree: Any, numbers: Sequence[object] = ()) -> None:
+        self.leaves, self.form = tree_flatten(tree)
+        self.numbers = list(numbers)
+        if not torch.compiler.is_compiling():  # it cannot be traced
+            self.numbers += [x._version for x in self.leaves if isinstance(x, Tensor) and not x.is_inference()]
+
+    @classmethod
+    def of(cls, model: nn.Module) -> _Seen:
+        """Return what is seen of a model: its attributes, parameters, modes and hooks."""
+        if torch.compiler.is_compiling():
+            return cls(())
+        inner = bare(model)
+        modules = list(inner.modules())
+        attributes = [value for module in modules for value in vars(module).values()]
+        hooks = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in modules]
+        seen = cls(list(inner.parameters()), [model.training, *hooks])
+        seen.leaves += attributes  # not flattened: dicts of parameters and buffers stay the same objects
+        return seen
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Seen) or self.numbers != other.numbers or self.form != other.form:
+            return False
+        return len(self.leaves) == len(other.leaves) and all(map(operator.is_, self.leaves, other.leaves))
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def is_shard(tensor: Tensor) -> bool:
