@@ -249,10 +249,12 @@ def test_a_category_with_the_name_of_a_weight_does_not_stop_the_study():
         trial.set_user_attr(KEY, seen.to_dict())
         return seen.error
 
-    study = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))
+    sampler = TuneLossSampler(BOX, seed=3)
+    study = optuna.create_study(sampler=sampler)
     with pytest.warns(RuntimeWarning, match="TuneLossSampler cannot choose"):
         study.optimize(mixed, n_trials=4)
     assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 4
+    assert sampler._studies[study].tuner.history == []
 
 
 def test_where_learning_repeats_itself_the_fallback_samples():

@@ -53,14 +53,16 @@ def test_a_step_doubles_while_it_gains_and_the_slope_goes_on():
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_checkpoints_of_a_run_count_as_one_run(at_once):
-    """Its best model stands for it, in whatever order and however they are told."""
+@pytest.mark.parametrize("numbers", [[0, 1, 1, 0, 1], [0, 0, 1, 1, 1]])
+def test_checkpoints_of_a_run_count_as_one_run(at_once, numbers):
+    """Its best model stands for it, in whatever order and however they are told, also of runs side by side."""
     first, best = (1.0, 0.1, model(5.0, -1.0, 0.0)), (10.0, 0.1, model(4.0, -1.0, 0.0))
-    worse = [(10.0, 0.1, model(error, 1.0, 1.0)) for error in (9.0, 4.5)]
-    told = runs(first, worse[0], best, worse[1])
-    told = [replace(run, run=min(run.run, 1)) for run in told]
+    worse_first, worse = (1.0, 0.1, model(6.0, 1.0, 0.0)), (10.0, 0.1, model(4.5, 1.0, 1.0))
+    models = {0: iter([worse_first, first]), 1: iter([worse, best, worse])}
+    told = [replace(run, run=n) for n, run in zip(numbers, runs(*(next(models[n]) for n in numbers)), strict=True)]
+    told.insert(2, Run(None, None, model(7.0, 1.0, 1.0)))  # of the initial set
     alone, steps = steps_after(first, best), LocalSteps(BOX)
-    for n in [4] if at_once else [1, 2, 3, 4]:
+    for n in [6] if at_once else range(1, 7):
         steps.follow(told[:n])
     assert steps.by_signs().tolist() == alone.by_signs().tolist()
     assert steps.goes_on == alone.goes_on

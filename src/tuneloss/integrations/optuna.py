@@ -236,7 +236,7 @@ class TuneLossSampler(BaseSampler):
 
     def _told_observation(self, tuner: LossTuner, trial: FrozenTrial, point: Array | None) -> Observation | None:
         """Tell the tuner the observation of a complete trial, and return it; None if there is no observation."""
-        if trial.state != TrialState.COMPLETE or KEY not in trial.user_attrs:
+        if trial.state != TrialState.COMPLETE or KEY not in trial.user_attrs or self._has_category(trial):
             return None
         try:
             observation = Observation.from_dict(trial.user_attrs[KEY])
@@ -253,10 +253,9 @@ class TuneLossSampler(BaseSampler):
         proposal = self._recorded_proposal(trial.system_attrs) if trial.state == TrialState.RUNNING else None
         for j, name in enumerate(self.box.names):
             if name in trial.params:
-                value = trial.params[name]
-                if not isinstance(value, Real):  # a category
+                if self._has_category(trial):
                     return None
-                point[j] = value
+                point[j] = trial.params[name]
             elif proposal is not None:
                 point[j] = proposal.point[j]  # the trial has not suggested it yet
             elif not self.box.pinned[j]:
@@ -265,6 +264,10 @@ class TuneLossSampler(BaseSampler):
             return self.box.as_array(point)
         except InvalidInput:
             return None
+
+    def _has_category(self, trial: FrozenTrial) -> bool:
+        """Return whether a parameter with the name of a weight is no number. Such a trial says nothing of weights."""
+        return any(not isinstance(trial.params.get(name, 0.0), Real) for name in self.box.names)
 
     def _recorded_proposal(self, attributes: Mapping[str, Any]) -> Proposal | None:
         """Return the proposal in the attributes of a trial; None if there is none, or if it belongs to another box.

@@ -136,7 +136,8 @@ def _is_in_rows(batch: Any) -> bool:
     """Return whether every tensor of a batch has one row per example."""
     if isinstance(batch, SourceBatch):
         return all(map(_is_in_rows, batch.values()))
-    return all(len(tensor) == size(batch) for tensor in tree_leaves(batch) if isinstance(tensor, Tensor))
+    tensors = [tensor for tensor in tree_leaves(batch) if isinstance(tensor, Tensor)]
+    return all(tensor.ndim > 0 and len(tensor) == size(batch) for tensor in tensors)
 
 
 def together(parts: list[Any]) -> Any:

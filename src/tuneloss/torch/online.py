@@ -131,7 +131,7 @@ class OnlineTuner:
         self._fits: Fits = {}
         self._due = 1 if self.cost is not None else self.every  # the next call that observes
         self._best_model: dict[str, Any] = {}
-        self._best_terms: dict[str, Any] = {}  # the state of terms that are modules
+        self._best_terms: dict[str, Any] = {}  # what training changes of terms that are modules
         self._run_id = secrets.token_hex(8)
         if optimizer is not None:
             _warn_of_weight_decay(optimizer, loss)
@@ -191,7 +191,7 @@ class OnlineTuner:
             best_model, best_terms = self._best_model, self._best_terms
             if is_best:  # copied here, since memory may not suffice
                 best_model = _copies(bare(self.model).state_dict()) if self.keep_best else {}
-                best_terms = _copies(self.loss.modules_of_terms.state_dict()) if self.keep_best else {}
+                best_terms = _copies(_trained(self.loss.modules_of_terms)) if self.keep_best else {}
             box = self.loss.box  # low precision may have rounded the weights to the outside
             step = self._learner.step(observation, np.clip(list(weights.values()), box.lower, box.upper))
         self._calls += 1
@@ -226,7 +226,7 @@ class OnlineTuner:
         best = self._history[self._best_index]
         bare(self.model).load_state_dict(self._best_model)
         if self._best_terms:
-            self.loss.modules_of_terms.load_state_dict(self._best_terms)
+            self.loss.modules_of_terms.load_state_dict(self._best_terms, strict=False)
         self.loss.set_weights(best.weights)
         return best
 
@@ -399,6 +399,12 @@ def _copies(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the state of a model with a copy of each tensor, also of those in the extra state of a module."""
     copies = tree_map(lambda v: v.detach().clone() if isinstance(v, Tensor) else v, dict(state))
     return {str(name): v for name, v in copies.items()}
+
+
+def _trained(modules: nn.Module) -> dict[str, Any]:
+    """Return the part of a state that training changes: a frozen teacher, for example, is left out."""
+    trained = {name: p for name, p in modules.named_parameters() if p.requires_grad}
+    return trained | (dict(modules.named_buffers()) if trained else {})
 
 
 def _warn_of_weight_decay(optimizer: Optimizer, loss: LinearLoss) -> None:

@@ -254,9 +254,9 @@ class LossTuner:
         ----------
         train : callable
             Takes weights by name and returns an `Observation`, or a list of them (checkpoints, the final model last).
-            If it raises `RunFailed`, or `NotFinite` as an `Observation` of NaN does, the run is recorded as failed and
-            the next one begins. Any other exception ends the loop; call `run` again to continue. `train` may keep its
-            last model for a warm start.
+            If it raises `RunFailed`, or `NotFinite` as an `Observation` of NaN does, or if the squares of its numbers
+            overflow, the run is recorded as failed and the next one begins. Any other exception ends the loop; call
+            `run` again to continue. `train` may keep its last model for a warm start.
         n_runs : int, default 10
             The number of runs in all, those told before included.
         progress : bool, default True

@@ -7,9 +7,9 @@ A record is first written to a side file, with the length and checksum of the jo
 appended to the journal, and the side file is removed. If a kill cuts the append short, opening the journal finishes it
 from the side file. A side file that belongs to another journal is ignored.
 
-If the last line is cut and there is no side file, something else cut it, such as copying an unfinished file. No record
-that was told is lost. The bytes of that line are saved beside the journal, with a warning, and the journal continues.
-An edited line is refused.
+If the last line is cut and there is no side file, something else than a kill cut it, such as an unfinished copy. The
+bytes of that line are saved beside the journal, with a warning, and the journal continues. If only the newline is
+missing, the line is kept. An edited line is refused.
 """
 
 from __future__ import annotations
@@ -140,9 +140,9 @@ class Journal:
             os.link(draft, self.path)  # fails if another process was faster
         except FileExistsError:
             pass
-        except OSError:  # a file system without hard links
-            if not self.path.exists():
-                draft.replace(self.path)
+        except OSError:  # a file system without hard links: a kill here may leave half a header, and no record
+            with suppress(FileExistsError), create(self.path) as file:
+                write_all(file, header)
         finally:
             draft.unlink(missing_ok=True)
 
@@ -227,8 +227,8 @@ class Journal:
                 continue
             break
         warnings.warn(
-            f"The journal {self.path} ended in half a line. A record that was told is never cut by a kill; if the file "
-            f"was cut otherwise, such as by a copy that did not end, that record is lost. The {len(torn)} bytes "
+            f"The journal {self.path} ended in half a line. A kill cuts no record that was told. If something else cut "
+            f"the file, such as an unfinished copy, that record is lost. The {len(torn)} bytes "
             f"were moved to {aside.name} beside it. The journal goes on after its last whole line.",
             RuntimeWarning,
             stacklevel=5,

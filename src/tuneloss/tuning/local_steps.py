@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -77,19 +76,18 @@ class LocalSteps:
 
     def follow(self, runs: Sequence[Run]) -> None:
         """Take in the new ones of all runs so far. Of several models of a run, its checkpoints, the best one counts."""
-        if not 0 <= self._n_runs <= len(runs) or self._is_same_run(runs[max(self._n_runs - 1, 0) :][:2]):
+        known = {run.run for run in runs[: max(self._n_runs, 0)]} - {None}
+        if not 0 <= self._n_runs <= len(runs) or any(run.run in known for run in runs[self._n_runs :]):
             self._start()
         new, self._n_runs = runs[self._n_runs :], -1
-        for _, checkpoints in groupby(new, key=lambda run: run.run):
-            models = [(run.weights, run.observation) for run in checkpoints if run.weights and run.observation]
-            if models:
-                weights, model = models[best_index([model for _, model in models])]
-                self._add(np.array([weights[name] for name in self._box.names]), model)
+        by_number: dict[int | None, list[tuple[Mapping[str, float], Observation]]] = {}
+        for run in new:
+            if run.weights is not None and run.observation is not None:
+                by_number.setdefault(run.run, []).append((run.weights, run.observation))
+        for models in by_number.values():
+            weights, model = models[best_index([model for _, model in models])]
+            self._add(np.array([weights[name] for name in self._box.names]), model)
         self._n_runs = len(runs)
-
-    def _is_same_run(self, pair: Sequence[Run]) -> bool:
-        """Return whether the first new record is a further checkpoint of the last run."""
-        return self._n_runs > 0 and len(pair) == 2 and pair[0].run is not None and pair[0].run == pair[1].run
 
     def _add(self, weights: Array, model: Observation) -> None:
         """Add a run, and adapt the length of the next steps to it.

@@ -131,10 +131,16 @@ def test_unlike_batches_are_not_put_together(other):
         (torch.zeros(4, 5), torch.zeros(4), torch.eye(5)),  # an adjacency matrix
         (torch.zeros(12, 4, 3), torch.zeros(4)),  # time first
         {"x": torch.zeros(4, 12, 3), "state": torch.zeros(1, 4, 8)},
+        SourceBatch(web=(torch.zeros(4, 5), torch.tensor(0.5))),
     ],
 )
 def test_tensors_without_a_row_per_example_are_not_concatenated(batch):
     assert list(merged(iter([batch] * 3), examples=100)) == [batch] * 3
+
+
+def test_sources_with_a_number_per_batch_stay_apart():
+    parts = [SourceBatch({name: (torch.zeros(4, 5), torch.tensor(0.5))}) for name in ("web", "books")]
+    assert [list(batch) for batch in merged(iter(parts), examples=100)] == [["web"], ["books"]]
 
 
 def test_dicts_are_put_together_only_if_they_are_no_more_than_dicts():

@@ -399,15 +399,39 @@ def test_terms_that_differentiate_the_outputs_are_refused():
     refused(loss, r"for \['slope'\]: without the graph behind them, it fails")
 
 
-def test_a_model_that_is_called_on_its_own_outputs_is_refused():
+@pytest.mark.parametrize("between", [torch.tanh, lambda z: z])
+def test_a_model_that_is_called_on_its_own_outputs_is_refused(between):
     """The way through the second call would be missing from the matrix."""
     torch.manual_seed(0)
     net = nn.Linear(6, 6).double()
 
     def twice(model, batch):
-        return model(model(batch[0]).tanh()).square().mean()
+        return model(between(model(batch[0]))).square().mean()
 
-    refused(LinearLoss({"twice": twice}, {"twice": 1.0}), "found a call of the model on what it returned before", net)
+    refused(LinearLoss({"twice": twice}, {"twice": 1.0}), "found a call of the model on its own outputs", net)
+
+
+def test_inputs_may_depend_on_parameters():
+    """Such as embeddings that the term looks up itself: the graph of the outputs leads through them."""
+
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.table, self.out = nn.Embedding(10, 6), nn.Linear(6, 3)
+            self.double()
+
+        def forward(self, ids=None, vectors=None):
+            return self.out(self.table(ids) if vectors is None else vectors)
+
+    data = [(torch.arange(10), torch.arange(10) % 3)]
+    grams = []
+    for call in (lambda model, ids: model(ids), lambda model, ids: model(vectors=model.table(ids))):
+        fit = lambda model, batch, call=call: F.cross_entropy(call(model, batch[0]), batch[1])  # noqa: E731
+        error = lambda model, batch: F.cross_entropy(model(batch[0]), batch[1])  # noqa: E731
+        loss = LinearLoss({"fit": fit}, {"fit": 1.0})
+        grams.append(observe(Words(), loss, error, data, data, gradient_metric="curvature").gram)
+    np.testing.assert_allclose(*grams, rtol=1e-10)
 
 
 class Once(torch.autograd.Function):

@@ -60,8 +60,12 @@ def test_an_observation_sees_the_sources_as_training_does(norm):
     loss = LinearLoss([PerSource(shifted, row_losses)], Box.simplex(list(shifted)))
     weights = dict(zip(shifted, [0.1, 0.4, 0.3, 0.2], strict=True))
     loss.set_weights(weights)
-    gradients = torch.autograd.grad(loss(model, shifted), list(model.parameters()))
-    gram = observe(model, loss, mean_loss, [shifted], [WHOLE]).gram[:-1, :-1]
+    fewer = SourceBatch({name: (x[: 1 + j], y[: 1 + j]) for j, (name, (x, y)) in enumerate(shifted.items())})
+    values = [loss.data_values(model, batch) for batch in (shifted, fewer)]
+    rows_of_each = {name: (len(shifted[name][1]), len(fewer[name][1])) for name in shifted}
+    means = [weights[n] * (a * values[0][n] + b * values[1][n]) / (a + b) for n, (a, b) in rows_of_each.items()]
+    gradients = torch.autograd.grad(sum(means), list(model.parameters()))
+    gram = observe(model, loss, mean_loss, [shifted, fewer], [WHOLE]).gram[:-1, :-1]
     w = [weights[name] for name in loss.names]
     assert w @ gram @ w == pytest.approx(sum(float(g.square().sum()) for g in gradients), rel=1e-6)
 

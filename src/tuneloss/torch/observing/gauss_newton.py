@@ -217,11 +217,11 @@ def _seen_outputs(model: nn.Module) -> Iterator[tuple[list[Tensor], list[Tensor]
     stand_ins: list[Tensor] = []
 
     def refuse_outputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        leaves = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
-        if any(x.grad_fn is not None or any(x is stand_in for stand_in in stand_ins) for x in leaves):
+        inputs = [x.sum() for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor) and x.requires_grad]
+        if inputs and stand_ins and any(g is not None for g in grad(inputs, stand_ins, **KEEP)):
             raise InvalidInput(
-                'With gradient_metric="curvature", the inputs of the model must not depend on parameters; found a call '
-                f"of the model on what it returned before. {ADVICE}"
+                'With gradient_metric="curvature", the inputs of the model must not depend on what it returned; found '
+                f"a call of the model on its own outputs. {ADVICE}"
             )
 
     def replaced(x: Any) -> Any:

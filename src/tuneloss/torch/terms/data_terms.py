@@ -234,12 +234,16 @@ class DataTerm:
     def parts(self, batch: Batch, *, together: bool = False) -> list[Batch]:
         """Return what an observation evaluates one after the other: the rows of each source, or the whole batch.
 
-        With `together`, the rows of all sources are one part.
+        With `together`, the rows of all sources are one part, unless each source has a forward of its own anyway.
         """
         if not isinstance(self.term, PerSource):
             return [batch]
         sources = self.term.split(batch)
-        return [sources] if together else [SourceBatch({name: rows}) for name, rows in sources.items()]
+        return (
+            [sources]
+            if together and self.term.by_row is not False
+            else [SourceBatch({name: rows}) for name, rows in sources.items()]
+        )
 
     def values(self, model: Any, batch: Batch, wanted: Collection[str] | None = None) -> dict[str, Tensor]:
         """Evaluate the terms on a batch, and return scalars by name; of sources, those that are wanted."""

@@ -34,8 +34,9 @@ class PerSource:
     Notes
     -----
     Without `key`, a batch is a `SourceBatch`, such as a `SourceLoader` yields. An observation differentiates each
-    source on its own rows only, so its cost grows with the number of rows, and not with rows times sources. If a batch
-    norm normalizes by the batch, a row depends on all others, and each source is differentiated on all rows.
+    source on its own rows only, so its cost grows with the number of rows, and not with rows times sources. If the term
+    gives a loss of each row and a batch norm normalizes by the batch, a row depends on all others. Then each source is
+    differentiated on all rows. The first call of a loss makes one forward over all rows to see what the term gives.
 
     Examples
     --------
@@ -67,7 +68,7 @@ class PerSource:
             )
         self.term, self.key, self.sampled = term, key, sampled
         self.random = bool(getattr(term, "random", False))
-        self._by_row: bool | None = None  # whether the term gives a loss of each row; known after the first call
+        self.by_row: bool | None = None  # whether the term gives a loss of each row; known after the first call
 
     def __call__(self, model: Any, batch: Any, wanted: Collection[str] | None = None) -> dict[str, Tensor]:
         """Return the mean loss of each source that has rows in the batch.
@@ -84,11 +85,12 @@ class PerSource:
             return dict.fromkeys(self.names, losses.mean())
         split = self.split(batch)
         parts = split if wanted is None else SourceBatch({n: rows for n, rows in split.items() if n in wanted})
-        if self._by_row is not False and len(parts) > 1 and parts.can_be_joined():
+        if self.by_row is not False and len(parts) > 1 and parts.can_be_joined():
             losses = self._losses(model, split.whole() if len(parts) == len(split) else parts.whole())
-            if self._by_row:
+            if self.by_row:
                 of_sources = torch.split(losses, [size(rows) for rows in parts.values()])
                 return {name: part.mean() for name, part in zip(parts, of_sources, strict=True)}
+            del losses  # with its graph
         return {name: self._losses(model, rows).mean() for name, rows in parts.items()}
 
     def split(self, batch: Any) -> SourceBatch:
@@ -141,7 +143,7 @@ class PerSource:
         losses = self.term(model, batch)
         if isinstance(losses, Tensor) and (losses.numel() == 1 or losses.shape == (size(batch),)):
             if losses.ndim == 0 or size(batch) > 1:  # of one row, its loss may be a mean of shape (1,)
-                self._by_row = losses.shape == (size(batch),)
+                self.by_row = losses.shape == (size(batch),)
             return losses
         found = f"shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else f"a {type(losses).__name__}"
         raise InvalidInput(
