@@ -5,6 +5,7 @@ These tests reach gauss_newton.py and lanczos.py too.
 
 import copy
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from tuneloss.torch.observing.lanczos import Ritz, block_lanczos
 from tuneloss.torch.observing.sampling_noise import Contrast
 from tuneloss.tuning import OnlinePolicy
 
-TRAIN, VALIDATION = make_data(12, 12), make_data(15, 15, seed=1)  # few enough for F to be that of all of TRAIN
+TRAIN, VALIDATION = make_data(12, 12), make_data(15, 15, seed=1)
 DAMPINGS = (1.0, 0.1, 0.01, 1e-3, 1e-4)
 
 
@@ -76,9 +77,16 @@ def inverse_gram(matrix, rows, damping):
     return damping * rows @ torch.linalg.solve(matrix + damping * torch.eye(len(matrix)).double(), rows.T)
 
 
+def use_examples(monkeypatch, n):
+    """Let the Gauss-Newton matrix have about n examples."""
+    for module in (curvature, sys.modules[observe.__module__]):
+        monkeypatch.setattr(module, "EXAMPLES", n)
+
+
 def in_metric(monkeypatch, damping, **options):
     """Observe with a damping that is given instead of chosen, and enough steps for all directions."""
     monkeypatch.setattr(curvature, "STEPS", 12)
+    use_examples(monkeypatch, 24)  # all of TRAIN
     monkeypatch.setattr(curvature, "trusted_damping", lambda ritz: damping)
     net, loss = make_mlp(), make_loss(flat=0.3, l2=0.02)
     return observe(net, loss, log_loss, TRAIN, VALIDATION, gradient_metric="curvature", **options).gram
@@ -157,8 +165,7 @@ def test_a_product_of_linear_least_squares_is_that_with_the_inputs():
     torch.testing.assert_close(matrix.quadratic(rows), rows @ expected @ rows.T)
 
 
-@pytest.mark.parametrize("batched", [True, False])
-def test_weights_enter_linearly_and_l2_on_the_diagonal(batched):
+def test_weights_enter_linearly_and_l2_on_the_diagonal():
     net = make_mlp()
     params = dict(net.named_parameters())
     n = sum(p.numel() for p in params.values())
@@ -167,7 +174,6 @@ def test_weights_enter_linearly_and_l2_on_the_diagonal(batched):
         loss = make_loss(**weights)
         matrix = GaussNewton(params, l2_diagonal(loss, params))
         matrix.parts.append(evaluate(net, loss, loss.data_terms, TRAIN[0], matrix.params))
-        matrix.parts[0].batched = batched
         return matrix.product(torch.eye(n).double())
 
     base = matrix_of()
@@ -343,8 +349,9 @@ def test_large_batches_are_thinned(monkeypatch):
     assert seen == [20, 40]
 
 
-def test_enough_batches_are_used_and_no_more():
+def test_enough_batches_are_used_and_no_more(monkeypatch):
     """About EXAMPLES examples: batches are added as long as that comes nearer to it."""
+    use_examples(monkeypatch, 25)
     for sizes, used in (((10, 10, 10, 10), 30), ((16, 16), 32), ((20, 8), 28), ((20, 12), 20), ((4, 4), 8)):
         seen = []
         net = make_mlp()

@@ -37,7 +37,7 @@ from tuneloss.torch.terms.loss import LinearLoss
 
 AGREEMENT = 0.5  # least cosine between the gradients of the two halves: best of 0.5, 0.6, 0.7 on the choosing problems
 DAMPINGS = (1.0, 0.1, 0.01, 1e-3, 1e-4)  # times the largest Ritz value
-EXAMPLES = 25  # training examples of the Gauss-Newton matrix, about: level with 400 on the choosing problems
+EXAMPLES = 12  # training examples of the Gauss-Newton matrix, about: level with 25 and 400 on the choosing problems
 STEPS = 2  # blocks: cheaper than 3, which were not significantly better; with more, small dampings are more exact
 COLUMNS = 64  # most weights of a loss: memory and time grow with them
 

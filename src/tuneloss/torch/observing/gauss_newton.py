@@ -14,16 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import grad
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.modules.conv import _ConvNd
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from tuneloss.errors import InvalidInput
+from tuneloss.torch.observing.jacobian import KEEP, Call, Jacobian, pull
 from tuneloss.torch.terms.data_terms import Batch, DataTerm
 from tuneloss.torch.terms.loss import LinearLoss
 from tuneloss.torch.terms.penalties import L2
 
 ADVICE = 'Observe with gradient_metric="plain", which works for every term.'
-KEEP: dict[str, Any] = {"retain_graph": True, "allow_unused": True}
 
 
 class GaussNewton:
@@ -72,48 +71,21 @@ class Part:
 
     Parameters
     ----------
-    outputs : sequence of tensor
-        The outputs of the model, with their graph.
+    jacobian : Jacobian
+        Of the model's outputs.
     stand_ins : sequence of tensor
         The leaves that the terms saw in their place.
-    slopes : sequence of tensor or None
+    slopes : sequence of tensor
         The derivatives of the weighted sum of terms by the stand-ins, with their graph.
-    params : sequence of tensor
-        The parameters to differentiate by.
-    batched : bool, default False
-        Whether to pull several vectors back at once. It is faster, except for convolutions.
     """
 
-    def __init__(
-        self,
-        outputs: Sequence[Tensor],
-        stand_ins: Sequence[Tensor],
-        slopes: Sequence[Tensor | None],
-        params: Sequence[Tensor],
-        *,
-        batched: bool = False,
-    ) -> None:
-        curved = [i for i, slope in enumerate(slopes) if slope is not None and slope.requires_grad]
-        curved = [i for i in curved if any(g is not None for g in grad(outputs[i].sum(), params, **KEEP))]
-        self.outputs, self.stand_ins = [outputs[i] for i in curved], [stand_ins[i] for i in curved]
-        self.slopes = [slopes[i] for i in curved]
-        self.params, self.batched = params, batched
-        self.along = [torch.zeros_like(z, requires_grad=True) for z in self.stand_ins]
-        # J'u is linear in u, so its derivative by u in the direction v is Jv.
-        pulled = grad(self.outputs, params, self.along, create_graph=True, **KEEP) if curved else ()
-        self.at = [i for i, g in enumerate(pulled) if g is not None]
-        self.pulled = [pulled[i] for i in self.at]
-        changes = grad(self.pulled, self.along, self.pulled, **KEEP) if curved else ()
-        if any(change is None for change in changes):  # else the product would be 0 without a word
-            raise RuntimeError("the graph of a gradient does not lead back to the outputs")
+    def __init__(self, jacobian: Jacobian, stand_ins: Sequence[Tensor], slopes: Sequence[Tensor]) -> None:
+        self.jacobian, self.stand_ins, self.slopes = jacobian, stand_ins, slopes
 
     def product(self, vectors: Sequence[Tensor]) -> Iterator[tuple[int, Tensor]]:
         """Yield the products J' H J v with vectors (r, ...) as (number of the parameter, products)."""
         _, curved = self._changes(vectors)
-        used = [i for i, h in enumerate(curved) if h is not None]
-        if used:
-            pulled = self._pull([self.outputs[i] for i in used], self.params, [curved[i] for i in used], self.batched)
-            yield from ((i, product) for i, product in enumerate(pulled) if product is not None)
+        yield from ((i, product) for i, product in enumerate(self.jacobian.pulled(curved)) if product is not None)
 
     def quadratic(self, vectors: Sequence[Tensor]) -> Tensor:
         """Return the products (r, r) of vectors (r, ...) in the metric J' H J."""
@@ -124,25 +96,10 @@ class Part:
                 total += (change.flatten(1) @ h.flatten(1).T).cpu().double()
         return total
 
-    def _changes(self, vectors: Sequence[Tensor]) -> tuple[list[Any], list[Tensor | None]]:
+    def _changes(self, vectors: Sequence[Tensor]) -> tuple[Sequence[Tensor], list[Tensor | None]]:
         """Return J v and H J v for each output; None is 0."""
-        if not self.at:
-            return [], []
-        changes = self._pull(self.pulled, self.along, [vectors[i] for i in self.at], self.batched)
-        return changes, self._pull(self.slopes, self.stand_ins, changes, batched=True)
-
-    @staticmethod
-    def _pull(
-        outputs: Sequence[Any], inputs: Sequence[Tensor], vectors: Sequence[Any], batched: bool
-    ) -> list[Tensor | None]:
-        """Pull vectors (r, ...) back from outputs to inputs; None is 0."""
-        if batched:
-            try:
-                return list(grad(outputs, inputs, vectors, is_grads_batched=True, **KEEP))
-            except RuntimeError:  # an operation without a rule for several vectors at once
-                pass
-        one_by_one = [grad(outputs, inputs, several, **KEEP) for several in zip(*vectors, strict=True)]
-        return [None if column[0] is None else torch.stack(column) for column in zip(*one_by_one, strict=True)]
+        changes = self.jacobian.changes(vectors)
+        return changes, pull(self.slopes, self.stand_ins, changes) if changes else []
 
 
 def evaluate(
@@ -179,7 +136,7 @@ def evaluate(
     names = [name for term in terms for name in term.names or ()]
     trained = [p for p in model.parameters() if p.requires_grad]
     try:
-        with _seen_outputs(model) as (outputs, stand_ins), sdpa_kernel(SDPBackend.MATH):
+        with _seen_calls(model) as (calls, stand_ins), sdpa_kernel(SDPBackend.MATH):
             values = loss.data_values(model, batch, of=terms)
     except RuntimeError as error:
         raise _unseen(names, f"without the graph behind them, it fails ({error})") from error
@@ -187,12 +144,15 @@ def evaluate(
         if value.requires_grad and any(g is not None for g in grad(value, trained, **KEEP)):
             raise _unseen([name], "it also depends on parameters in another way, such as a call of a submodule")
     parts = [weights[loss.layout.data[name]] * value for name, value in values.items() if value.requires_grad]
+    outputs = [output for call in calls for output in call.outputs.values()]
     if not parts or not outputs:
-        return Part([], [], [], params)
+        return Part(Jacobian(model, [], [], params), [], [])
     try:
         slopes = grad(sum(parts), stand_ins, create_graph=True, **KEEP)  # type: ignore[arg-type]
-        batched = not any(isinstance(module, _ConvNd) for module in model.modules())
-        return Part(outputs, stand_ins, slopes, params, batched=batched)
+        used = [i for i, slope in enumerate(slopes) if slope is not None and slope.requires_grad]
+        used = [i for i in used if any(g is not None for g in grad(outputs[i].sum(), params, **KEEP))]
+        jacobian = Jacobian(model, calls, used, params)
+        return Part(jacobian, [stand_ins[i] for i in used], [slopes[i] for i in used])
     except RuntimeError as error:
         raise InvalidInput(
             'With gradient_metric="curvature", the model and the terms must be differentiable twice; for '
@@ -211,9 +171,9 @@ def l2_diagonal(loss: LinearLoss, params: Mapping[str, Tensor]) -> dict[str, flo
 
 
 @contextmanager
-def _seen_outputs(model: nn.Module) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
-    """Return a context in which each call of a model returns leaves; it gathers the true outputs and the leaves."""
-    outputs: list[Tensor] = []
+def _seen_calls(model: nn.Module) -> Iterator[tuple[list[Call], list[Tensor]]]:
+    """Return a context in which each call of a model returns leaves; it gathers the calls and the leaves."""
+    calls: list[Call] = []
     stand_ins: list[Tensor] = []
 
     def refuse_outputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -224,19 +184,21 @@ def _seen_outputs(model: nn.Module) -> Iterator[tuple[list[Tensor], list[Tensor]
                 f"a call of the model on its own outputs. {ADVICE}"
             )
 
-    def replaced(x: Any) -> Any:
-        if not isinstance(x, Tensor) or not x.requires_grad:
-            return x
-        outputs.append(x)
-        stand_ins.append(x.detach().requires_grad_())
-        return stand_ins[-1]
+    def replaced(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], returned: Any) -> Any:
+        leaves, structure = tree_flatten(returned)
+        outputs = {i: x for i, x in enumerate(leaves) if isinstance(x, Tensor) and x.requires_grad}
+        calls.append(Call(args, kwargs, outputs))
+        for i, output in outputs.items():
+            leaves[i] = output.detach().requires_grad_()
+            stand_ins.append(leaves[i])
+        return tree_unflatten(leaves, structure)
 
     handles = [
         model.register_forward_pre_hook(refuse_outputs, with_kwargs=True),
-        model.register_forward_hook(lambda module, args, output: tree_map(replaced, output)),
+        model.register_forward_hook(replaced, with_kwargs=True),
     ]
     try:
-        yield outputs, stand_ins
+        yield calls, stand_ins
     finally:
         for handle in handles:
             handle.remove()

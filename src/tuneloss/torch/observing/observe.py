@@ -209,7 +209,7 @@ def observe(
     penalty that is not `entrywise`. It forms no n x k matrix.
 
     In the curvature metric, the gram is :math:`\\lambda M' (F + \\lambda I)^{-1} M`, with the gradients M = [J | g] of
-    all terms and of the error. F is the Gauss-Newton matrix of the data terms with their present weights, on about 25
+    all terms and of the error. F is the Gauss-Newton matrix of the data terms with their present weights, on about 12
     of the training examples, plus the second derivative of `L2`; other penalties are left out. If some terms are
     random, either one of them or all other terms are drawn by their weights, and stand for all. As :math:`\\lambda`
     grows, the gram tends to the plain gram M'M, so observations of both kinds can be used together.
