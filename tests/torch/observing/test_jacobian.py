@@ -134,6 +134,18 @@ def test_inputs_that_depend_on_parameters_take_two_passes_backward(slow_ways):
     assert slow_ways == [1]
 
 
+@pytest.mark.parametrize("forward", [True, False])
+def test_some_parameters_give_their_columns(monkeypatch, slow_ways, forward):
+    """The others are constants, and leave no graph behind."""
+    if not forward:
+        monkeypatch.setattr(jacobian, "_forward_mode", lambda *args: None)
+    model, call, params, dense = make(convolutional)
+    columns = flat([torch.full((1, p.numel()), i < 2) for i, p in enumerate(params)])[0]
+    assert_products_are_right(model, call, params[:2], dense[:, columns])
+    vectors = [torch.ones(3, *p.shape).double() for p in params[:2]]
+    assert not any(change.requires_grad for change in Jacobian(model, [call], [0], params[:2]).changes(vectors))
+
+
 def test_many_products_are_computed_in_parts():
     model, call, params, dense = make(mlp)
     n = sum(p.numel() for p in params)

@@ -108,7 +108,7 @@ def _forward_mode(
         return again, changes
 
     try:
-        with _attributes_kept(model), warnings.catch_warnings():
+        with _attributes_kept(model), torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of what PyTorch loads for the first product
             again, _ = vmap(again_and_changes)(*(torch.zeros_like(p).unsqueeze(0) for p in at))
     except Exception:  # of whatever kind: the other way then says what is wrong, if anything is
@@ -119,7 +119,7 @@ def _forward_mode(
     several: Callable[..., tuple[Tensor, ...]] = vmap(lambda *vectors: jvp(outputs, at, vectors)[1], chunk_size=AT_ONCE)
 
     def changes(vectors: Sequence[Tensor]) -> Sequence[Tensor]:
-        with _attributes_kept(model):
+        with _attributes_kept(model), torch.no_grad():  # other parameters may require gradients
             return several(*vectors)
 
     return changes
