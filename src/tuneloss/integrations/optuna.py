@@ -249,12 +249,12 @@ class TuneLossSampler(BaseSampler):
 
     def _weights(self, trial: FrozenTrial) -> Array | None:
         """Return the weights (k,) that a trial trains with; None if they are unknown or not in the box."""
+        if self._has_category(trial):
+            return None
         point = self.box.lower.copy()
         proposal = self._recorded_proposal(trial.system_attrs) if trial.state == TrialState.RUNNING else None
         for j, name in enumerate(self.box.names):
             if name in trial.params:
-                if self._has_category(trial):
-                    return None
                 point[j] = trial.params[name]
             elif proposal is not None:
                 point[j] = proposal.point[j]  # the trial has not suggested it yet

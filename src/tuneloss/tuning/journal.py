@@ -314,18 +314,25 @@ def _read(path: Path, text: bytes) -> tuple[Body, list[Body], list[int]]:
 
 def _lacks_newline(text: bytes) -> bool:
     """Return whether nothing but its newline is missing from the last line of a journal."""
-    parts = LINE.fullmatch(text[text.rfind(b"\n") + 1 :])
-    return parts is not None and int(parts[1]) == text.count(b"\n") and int(parts[2]) == zlib.crc32(parts[3])
+    return _body_of(text.count(b"\n"), text[text.rfind(b"\n") + 1 :]) is not None
+
+
+def _body_of(number: int, line: bytes) -> bytes | None:
+    """Return the text of the record in a line; None if its number or checksum is wrong."""
+    parts = LINE.fullmatch(line)
+    if parts is None or int(parts[1]) != number or int(parts[2]) != zlib.crc32(parts[3]):
+        return None
+    return parts[3]
 
 
 def _bodies(path: Path, lines: list[bytes]) -> list[Body]:
     """Return what the lines hold; raise JournalError if a number or checksum is wrong."""
     texts = []
     for number, line in enumerate(lines):
-        parts = LINE.fullmatch(line)
-        if parts is None or int(parts[1]) != number or int(parts[2]) != zlib.crc32(parts[3]):
+        text = _body_of(number, line)
+        if text is None:
             raise _edited(path, number, "its number or checksum is wrong")
-        texts.append(parts[3])
+        texts.append(text)
     try:
         bodies: list[Body] = json.loads(b"[" + b",".join(texts) + b"]")  # faster than one by one
         if len(bodies) != len(texts):
