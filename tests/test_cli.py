@@ -219,9 +219,11 @@ def test_learn_prints_the_next_weights(files):
 
 
 def test_learn_follows_the_form_that_led_to_the_best_model(files):
-    """Told by the line of that model; else the calibrated form leads. Without gradients, only LearnLoss proposes."""
-    without = [{name: value for name, value in line.items() if name != "gram"} for line in LINES]
-    best = without[0] | {"error": 2.0, "weights": {"l2": 2.0, "fit": 1}}
+    """Told by the line of that model; else the calibrated form leads. On a simplex, only LearnLoss proposes."""
+    (files / "box.toml").write_text('simplex = ["l2", "fit"]\n')
+    without = [{"error": 3.0, "features": {"l2": 1.0, "fit": 1.0}, "weights": {"l2": 0.5, "fit": 0.5}}]
+    without += [{"failed": "diverged", "weights": {"l2": 0.9, "fit": 0.1}}]
+    best = without[0] | {"error": 2.0, "weights": {"l2": 0.75, "fit": 0.25}}
     forms = []
     for line in (best | {"form": "paper"}, best, best | {"form": "best"}):
         text = "\n".join(map(json.dumps, [*without, line]))

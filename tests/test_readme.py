@@ -31,9 +31,9 @@ def program() -> dict:
 
 
 def test_the_program_finds_what_the_readme_says(program):
-    """606 after 6 runs, much smoothness and little L2; from 40 random starts 607 ± 1."""
+    """605 after 6 runs, much smoothness and little L2; from 40 random starts 607 ± 1."""
     best = program["tuner"].best
-    assert best.observation.error == pytest.approx(606, abs=0.5)
+    assert best.observation.error == pytest.approx(605, abs=0.5)
     assert best.weights["smooth"] > 100 * best.weights["l2"]
     assert program["printed"] == PRINTED[1] + "\n"
     starts = 10 ** np.random.default_rng(0).uniform(-2, 3, size=(40, 2))

@@ -17,6 +17,7 @@ from tuneloss import Box, LossTuner, Observation  # noqa: E402
 from tuneloss.errors import InvalidInput  # noqa: E402
 from tuneloss.integrations import optuna_turns  # noqa: E402
 from tuneloss.integrations.optuna import KEY, Outcome, TuneLossSampler, idle_trials  # noqa: E402
+from tuneloss.tuning import proposals  # noqa: E402
 from tuneloss.tuning.proposals import FAILED_RADIUS  # noqa: E402
 from tuneloss.tuning.sampling import distance  # noqa: E402
 
@@ -257,8 +258,12 @@ def test_a_category_with_the_name_of_a_weight_does_not_stop_the_study():
     assert sampler._studies[study].tuner.history == []
 
 
-def test_where_learning_repeats_itself_the_fallback_samples():
-    """A constant observation without gradients: LearnLoss repeats itself in either form, and the fallback does not."""
+def test_where_learning_repeats_itself_the_fallback_samples(monkeypatch):
+    """A constant observation without gradients: LearnLoss repeats itself in either form, and the fallback does not.
+
+    As with more than ten free weights, there is no Gaussian process.
+    """
+    monkeypatch.setattr(proposals, "MANY", 0)
     seen = train({"l2": 1.0, "smooth": 1.0, "logloss": 1.0}).without_gram()
 
     def constant(trial):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tuneloss.tuning.model_step import model_step, standardised
+from tuneloss.tuning.model_step import SAME, model_step, standardised
 
 LOW, HIGH = np.array([-5.0, -5.0]), np.array([5.0, 5.0])
 MINIMUM = np.array([1.5, -0.7])
@@ -18,7 +18,7 @@ def test_it_finds_the_minimum_of_a_bowl_in_a_few_steps():
     rng = np.random.default_rng(0)
     points = rng.uniform(LOW, HIGH, (10, 2))
     for _ in range(8):
-        points = np.vstack([points, model_step(points, bowl(points), LOW, HIGH, rng)])
+        points = np.vstack([points, model_step(points, bowl(points), LOW, HIGH, np.inf, rng)])
     assert bowl(points).min() < 1.01 * bowl(MINIMUM)
 
 
@@ -27,10 +27,22 @@ def test_it_stays_in_its_region():
     rng = np.random.default_rng(0)
     points = rng.uniform(LOW, HIGH, (12, 2))
     best = points[bowl(points).argmin()]
-    low, high = best - 0.1, best + 0.1
-    step = model_step(points, bowl(points), low, high, rng)
-    assert ((step >= low) & (step <= high)).all()
+    step = model_step(points, bowl(points), LOW, HIGH, 0.1, rng)
+    assert np.abs(step - best).max() <= 0.1 + 1e-12
     assert bowl(step) < bowl(best)
+
+
+def test_in_noise_the_region_is_around_the_least_mean_and_the_step_is_new():
+    """The least error is that of a lucky run at a worse point; a repeat of a known point would promise the most."""
+    rng = np.random.default_rng(2)
+    worse = MINIMUM + np.array([2.5, 0.0])
+    points = np.vstack([np.tile(MINIMUM, (20, 1)), np.tile(worse, (20, 1)), rng.uniform(LOW, HIGH, (10, 2))])
+    scores = bowl(points) + rng.normal(size=50)
+    scores[30] = scores.min() - 0.1
+    for seed in range(5):
+        step = model_step(points, scores, LOW, HIGH, 1.0, np.random.default_rng(seed))
+        assert np.abs(step - MINIMUM).max() <= 1.0 + 1e-12
+        assert np.abs(step - points).max(axis=1).min() > SAME
 
 
 @pytest.mark.parametrize(("factor", "constant"), [(7.0, 0.0), (1.0, 100.0), (1e-9, 5.0), (1e9, -3.0)])
@@ -45,7 +57,7 @@ def test_equal_scores_are_no_problem():
     assert (standardised(np.full(4, 2.0)) == 0).all()
     assert np.isfinite(standardised(np.array([1.0, 1.0, 1.0, 3.0]))).all()
     points = np.arange(8.0).reshape(4, 2)
-    assert np.isfinite(model_step(points, np.full(4, 2.0), LOW, HIGH, np.random.default_rng(0))).all()
+    assert np.isfinite(model_step(points, np.full(4, 2.0), LOW, HIGH, np.inf, np.random.default_rng(0))).all()
 
 
 @pytest.mark.filterwarnings("error")

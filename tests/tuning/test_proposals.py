@@ -1,4 +1,4 @@
-"""Whose turn it is to propose. Without gradients, the form of the best learned run leads; the other has every third."""
+"""Whose turn it is to propose. Without gradients and a model, the form of the best learned run leads."""
 
 import json
 from dataclasses import replace
@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.far_starts.problems import FAMILIES
 from tests.core.problems import ridge
 from tuneloss import Box, LossTuner, Observation, learn_loss
 from tuneloss.core.learn import Learner
 from tuneloss.errors import InvalidInput, SolverError
+from tuneloss.tuning import proposals
 from tuneloss.tuning.journal import read_lines
 from tuneloss.tuning.local_steps import LocalSteps
-from tuneloss.tuning.proposals import Proposer, short_decimals
+from tuneloss.tuning.proposals import Proposer, _rests, short_decimals
 from tuneloss.tuning.run import Run
 
 BOX = Box.from_dict({"l2": (0.01, 1000.0), "fit": 1.0})
@@ -48,12 +50,19 @@ def point(l2: float) -> dict[str, float]:
     return {"l2": l2, "fit": 1.0}
 
 
+@pytest.fixture
+def without_model(monkeypatch):
+    """As with more than ten free weights: the two forms alone take turns, and the other one has every third."""
+    monkeypatch.setattr(proposals, "MANY", 0)
+
+
 def leader(tuner: LossTuner) -> str:
     """The form that leads: that of the next proposal, or the other one if this is its turn."""
     form = tuner.propose().form
     return other_than(form) if tuner.n_runs % 3 == 2 else form
 
 
+@pytest.mark.usefixtures("without_model")
 @pytest.mark.parametrize("leads", FORMS)
 @pytest.mark.parametrize("first", [3000.0, 1000.0])
 def test_the_form_that_proposed_the_best_learned_run_leads(leads, first):
@@ -72,6 +81,7 @@ def test_without_a_learned_run_the_calibrated_form_leads():
         assert leader(tuner) == "calibrated"
 
 
+@pytest.mark.usefixtures("without_model")
 def test_the_best_is_so_by_its_metric():
     """The paper's weights have the lower metric, the calibrated ones the lower error."""
     tuner = LossTuner(BOX)
@@ -81,6 +91,7 @@ def test_the_best_is_so_by_its_metric():
     assert leader(tuner) == "paper"
 
 
+@pytest.mark.usefixtures("without_model")
 def test_all_checkpoints_of_a_run_count_for_the_form_that_proposed_it():
     tuner = tuner_with((FIRST, 3000.0, None), (point(1.0), 2000.0, "calibrated"), (point(2.0), 2500.0, "paper"))
     tuner.tell(point(2.0), train(point(2.0), 1500.0))
@@ -89,6 +100,7 @@ def test_all_checkpoints_of_a_run_count_for_the_form_that_proposed_it():
     assert leader(tuner) == "paper"
 
 
+@pytest.mark.usefixtures("without_model")
 @pytest.mark.parametrize("leads", FORMS)
 def test_a_tuner_asks_what_these_forms_learn(leads):
     """Also after a round trip through its state. What this form proposes is told as better than all before."""
@@ -105,6 +117,7 @@ def test_a_tuner_asks_what_these_forms_learn(leads):
     assert [told.form for told in tuner.history] == [None, *forms]
 
 
+@pytest.mark.usefixtures("without_model")
 @pytest.mark.parametrize("leads", FORMS)
 def test_of_parallel_proposals_every_third_is_the_others(leads):
     """Pending points count as asked for; each is told with its own form, in whatever order, also after a resume."""
@@ -155,9 +168,10 @@ def asked_turns(monkeypatch) -> list[str]:
     """A list that fills with the turns that a tuner takes."""
     turns, ask = [], Proposer._turn
 
-    def note(self, ledger, n_turns):
-        turns.append(ask(self, ledger, n_turns))
-        return turns[-1]
+    def note(self, n_turns):
+        turn, n_cycles = ask(self, n_turns)
+        turns.append(turn)
+        return turn, n_cycles
 
     monkeypatch.setattr(Proposer, "_turn", note)
     return turns
@@ -177,6 +191,59 @@ def test_the_cycle_after_the_opening(monkeypatch, n_weights, cycle):
         features = rng.uniform(1, 2, n_weights + 1)
         tuner.tell(tuner.ask(), Observation.from_gradients(5.0 + run, features, gradient, jacobian))
     assert turns[4:] == cycle
+
+
+def told(tuner: LossTuner, *runs: tuple[float, str]) -> LossTuner:
+    """Tell runs of (error, way), at different weights; all have the same slopes."""
+    records = [
+        Run(i, point(1.5**i), Observation.from_gradients(error, [1.0, 1.0], [1.0, 1.0], np.eye(2)), way=way)
+        for i, (error, way) in enumerate(runs)
+    ]
+    tuner._ledger.extend(records)
+    return tuner
+
+
+def test_a_way_that_proposed_poor_runs_rests_and_the_model_has_its_turns():
+    """After one poor proposal every second turn, after two every fourth, after three or more every eighth."""
+    opening = [(5.0, "start"), *[(4.0, "learned")] * 4]
+    for n_poor, share in ((0, 1), (1, 2), (2, 4), (3, 8), (5, 8)):
+        runs = [*opening, *[(9.0, "signs")] * n_poor, *[(3.0, "model")] * 8]
+        ledger = told(LossTuner(BOX), *runs)._ledger
+        assert [n for n in range(16) if not _rests(ledger, "signs", n)] == list(range(0, 16, share))
+        assert not any(_rests(ledger, "model", n) for n in range(16))
+    recovered = told(LossTuner(BOX), *opening, (9.0, "signs"), (9.0, "signs"), (3.0, "signs"), (6.0, "model"))
+    assert not _rests(recovered._ledger, "signs", 1)
+
+
+def test_failed_runs_are_poor():
+    tuner = told(LossTuner(BOX), (5.0, "start"), (4.0, "learned"), (3.0, "model"))
+    tuner._ledger.extend([Run(3, point(9.0), None, "diverged", way="signs")])
+    assert _rests(tuner._ledger, "signs", 1)
+
+
+def test_the_model_has_the_turn_of_a_way_that_would_repeat_weights(monkeypatch):
+    """After the opening. With fallback="repeat", weights may be repeated."""
+    ways = {}
+    for fallback in ("nearby", "repeat"):
+        tuner = told(LossTuner(BOX, fallback=fallback), (5.0, "start"), *[(4.0, "learned")] * 5)
+        monkeypatch.setattr(Proposer, "_turn", lambda self, n_turns: ("signs", 0))
+        monkeypatch.setattr(LocalSteps, "by_signs", lambda self: BOX.as_array(point(1.5)))
+        ways[fallback] = tuner.propose().way
+    assert ways == {"nearby": "model", "repeat": "signs"}
+
+
+@pytest.mark.parametrize("seed", [0, 4, 7])
+def test_without_gradients_the_model_has_every_other_turn_and_finds_the_best(seed):
+    """Ridge regressions with one and two penalties in boxes of 6 to 10 decades: within 2% after 25 runs."""
+    problem = FAMILIES["ridge"](seed)
+    tuner = LossTuner(problem.box, start=problem.start)
+    for _ in range(25):
+        weights = tuner.ask()
+        tuner.tell(weights, problem.observe(weights).without_gram())
+    ways = [run.way for run in tuner.history]
+    assert ways[:2] == ["start", "learned"]
+    assert ways[2::2].count("model") == 12
+    assert tuner.best.observation.error < 1.02 * problem.least_error()
 
 
 @pytest.mark.parametrize(("low", "second"), [(0.1, "signs"), (1e-4, "leader")])
@@ -201,7 +268,7 @@ def test_a_local_turn_learns_from_the_best_run_alone_and_goes_beyond(monkeypatch
     seen = [run.observation for run in tuner.history]
     steps = LocalSteps(box)
     steps.follow(tuner.history)
-    monkeypatch.setattr(Proposer, "_turn", lambda self, ledger, n_turns: (self._steps.follow(ledger.runs), "local")[1])
+    monkeypatch.setattr(Proposer, "_turn", lambda self, n_turns: ("local", None))
     if form == "paper":
         assert tuner.ask() == learn_loss(seen, box, objective="paper").as_dict()
     else:
@@ -224,6 +291,7 @@ def test_parallel_proposals_differ_and_a_resumed_tuner_goes_on_the_same_way(deca
             tuner.tell(weights, TRAIN(weights))
 
 
+@pytest.mark.usefixtures("without_model")
 def test_a_fallback_keeps_the_form(monkeypatch):
     """A point moved away from one that was tried counts for the form that was meant."""
     tuner = LossTuner(BOX)

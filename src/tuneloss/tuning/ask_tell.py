@@ -39,10 +39,11 @@ class LossTuner:
     random points. After that, each proposal is what `learn_loss` returns for the observations so far, or a step from
     the best run.
 
-    If the proposal repeats a point that was tried, or is near one that failed, `fallback` takes over. Points that were
-    asked for and not told yet count as tried. While there are such points, the next proposal is learned with random
-    sample weights, one standard exponential number per observation (the Bayesian bootstrap). So `ask(n)` returns n
-    different points, spread as far as the observations disagree.
+    If the proposal is near a point that failed, or repeats one that was tried, `fallback` takes over; after the first
+    runs, a Gaussian process replaces repeats before that. Points that were asked for and not told yet count as tried.
+    While there are such points, the next proposal is learned with random sample weights, one standard exponential
+    number per observation (the Bayesian bootstrap). So `ask(n)` returns n different points, spread as far as the
+    observations disagree.
 
     All random numbers depend only on `seed` and the numbers of points told and asked. So a resumed tuner continues as
     if it had never stopped. Threads may share one tuner.
@@ -73,11 +74,12 @@ class LossTuner:
     -----
     With ``objective="auto"``, the four runs after the first are learned; but while the error still falls in the
     direction of the last gain, a step by signs goes farther. From then on, four ways to propose take turns: a Gaussian
-    process of the error near the best run, a step against the signs of the slopes of the error, LearnLoss from the best
-    run alone, and LearnLoss from all runs in the paper's form. Slopes are estimated from the gradients in an
-    observation. If the range of a weight spans more than four decades, a step by signs comes first, since a learned
-    step is too short far from the optimum. Start points and failed runs count as runs. Without gradients, and on a
-    simplex, the two forms of LearnLoss take turns.
+    process of the error, a step against the signs of the slopes of the error, LearnLoss from the best run alone, and
+    LearnLoss from all runs in the paper's form. Slopes are estimated from the gradients in an observation. If the range
+    of a weight spans more than four decades, a step by signs comes first, since a learned step is too short far from
+    the optimum. A way whose last proposals were poor rests, and the Gaussian process has its turns; so it has the turn
+    of a way that would repeat weights. Start points and failed runs count as runs. Without gradients, the Gaussian
+    process and LearnLoss take turns; on a simplex, the two forms of LearnLoss do.
 
     Examples
     --------

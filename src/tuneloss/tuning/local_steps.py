@@ -28,6 +28,7 @@ SAME_WAY = 0.2  # cosine of the last gain and the way downhill, above which a st
 EXTENSION = (2.0, 4.0)  # least and largest factor of a learned step that is extended
 LARGER, SMALLER = 1.6, 0.6  # factors of the radius after a run that gained, and after one that did not
 LEAST_GAIN = 1e-3  # of the error; a smaller gain is none
+NEARLY = 0.1  # of the error; noise may hide a gain from a run that is no farther above the best
 
 
 class LocalSteps:
@@ -58,6 +59,11 @@ class LocalSteps:
     def is_wide(self) -> bool:
         """Whether the range of a weight spans more than four decades."""
         return bool((self._x.high - self._x.low > WIDE).any())
+
+    @property
+    def n_points(self) -> int:
+        """The number of runs with an observation, which the model is fitted to."""
+        return len(self._points)
 
     @property
     def has_slope(self) -> bool:
@@ -92,17 +98,18 @@ class LocalSteps:
     def _add(self, weights: Array, model: Observation) -> None:
         """Add a run, and adapt the length of the next steps to it.
 
-        The next step of a coordinate is twice as long if the run gained and its slope points onward. Otherwise it is
-        half of the last move.
+        The next step of a coordinate is twice as long if the run gained, or nearly so, and its slope points onward.
+        Otherwise it is half of the last move.
         """
         point, score = self._x.of(weights), model.score
         gains = self._best_model is None or best_index([self._best_model, model]) == 1  # as for `Ledger.best`
-        slope = self._slope_of(model, weights) if gains else self._slope
+        slope = self._slope_of(model, weights)
         if self._best >= 0:
+            best = self._scores[self._best]
             move = point - self._points[self._best]
             length = np.abs(move)
             sizes = length / 2
-            if gains:
+            if gains or score <= best + NEARLY * abs(best):
                 sizes = np.where(np.sign(move) == -np.sign(slope), 2 * np.maximum(self._sizes, length), sizes)
             sizes = np.where(length > ROUNDING, sizes, self._sizes)
             self._sizes = np.clip(sizes, LEAST_SIZE, self._x.high - self._x.low)
@@ -150,10 +157,15 @@ class LocalSteps:
                 return self._x.to_weights(best + step)
         return target
 
-    def by_model(self, rng: np.random.Generator) -> Array:
-        """Return the weights near the best run of greatest expected improvement, by a Gaussian process."""
+    def by_model(self, pending: Sequence[Array], anywhere: bool, rng: np.random.Generator) -> Array:
+        """Return the weights of greatest expected improvement, by a Gaussian process, near the best run or anywhere.
+
+        Points (k,) that are pending count as runs of median error, so that the next one is elsewhere.
+        """
         from tuneloss.tuning.model_step import model_step  # loads scipy.optimize
 
-        best = self._points[self._best]
-        low, high = self._x.inside(best - self._radius), self._x.inside(best + self._radius)
-        return self._x.to_weights(model_step(np.array(self._points), np.array(self._scores), low, high, rng))
+        points = np.array([*self._points, *map(self._x.of, pending)])
+        scores = np.append(self._scores, np.full(len(pending), np.median(self._scores)))
+        ceiling = np.where(np.isinf(self._x.upper), points.max(axis=0) + LARGEST_RADIUS, self._x.upper)
+        radius = np.inf if anywhere else self._radius
+        return self._x.to_weights(model_step(points, scores, self._x.low, ceiling, radius, rng))

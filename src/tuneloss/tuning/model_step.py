@@ -17,11 +17,15 @@ ANYWHERE, NEAR, PARTLY = (
 REFINED = 2  # candidates of greatest expected improvement that are refined
 NEAR_SPREAD = 0.15  # standard deviation of candidates near the best run, as a fraction of the region
 LARGEST_EXCESS = 1e300  # in units of the median; anything larger counts as this
+SAME = 0.01  # a point is new if a coordinate differs by more from that of each known point
 NOISY = 1e-2  # noise variance, of standardised values, above which the best value is taken from the process
 
 
-def model_step(points: Array, scores: Array, low: Array, high: Array, rng: np.random.Generator) -> Array:
-    """Return the point (d,) between low and high (d,) of greatest expected improvement.
+def model_step(points: Array, scores: Array, low: Array, high: Array, radius: float, rng: np.random.Generator) -> Array:
+    """Return the new point (d,) of greatest expected improvement in a region around the best run.
+
+    If the process finds noise, the best run is the one whose error is least by the process: the least error may be
+    good luck.
 
     Parameters
     ----------
@@ -30,16 +34,19 @@ def model_step(points: Array, scores: Array, low: Array, high: Array, rng: np.ra
     scores : (m,) array
         Their errors.
     low, high : (d,) array
-        The trust region around the best run.
+        The ends of all coordinates.
+    radius : float
+        The region contains points whose coordinates differ by no more from those of the best run.
     rng : numpy.random.Generator
     """
     best = points[scores.argmin()]
     nearest = np.argsort(np.abs(points - best).max(axis=1), kind="stable")[:NEAREST]
-    values = standardised(scores[nearest])
-    process = fit(points[nearest], values)
-    goal = float(values.min())
+    points, values = points[nearest], standardised(scores[nearest])
+    process, means = fit(points, values), values
     if np.exp(process.theta[2]) > NOISY:
-        goal = float(process.mean_and_variance(points[nearest])[0].min())
+        means = process.mean_and_variance(points)[0]
+    best, goal = points[means.argmin()], float(means.min())
+    low, high = np.clip(best - radius, low, high), np.clip(best + radius, low, high)
     return _best_candidate(process, goal, _candidates(best, low, high, rng), low, high)
 
 
@@ -64,7 +71,9 @@ def _candidates(best: Array, low: Array, high: Array, rng: np.random.Generator) 
 
 
 def _best_candidate(process: Posterior, goal: float, candidates: Array, low: Array, high: Array) -> Array:
+    """Refine the best candidates, and return the best new point. In noise, a known point may promise the most."""
     gains = expected_improvement([process], goal, candidates)
+    order = np.argsort(-gains)
     refined = [
         minimize(
             lambda point: -np.log(expected_improvement([process], goal, point[None])[0] + 1e-300),
@@ -73,6 +82,9 @@ def _best_candidate(process: Posterior, goal: float, candidates: Array, low: Arr
             bounds=np.column_stack([low, high]),
             options={"maxiter": 12},
         )
-        for candidate in candidates[np.argsort(-gains)[:REFINED]]
+        for candidate in candidates[order[:REFINED]]
     ]
-    return np.asarray(min(refined, key=lambda solution: float(solution.fun)).x)
+    refined.sort(key=lambda solution: float(solution.fun))
+    proposals = np.vstack([*(solution.x for solution in refined), candidates[order]])
+    distances = np.abs(proposals[:, None] - process.x).max(axis=2).min(axis=1)
+    return np.asarray(proposals[(distances > SAME).argmax()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +33,11 @@ WIDE_OPENING = ("signs", "leader", "local", "signs")
 CYCLE = ("model", "signs", "local", "other")
 CYCLE_OF_MANY = ("local", "signs", "other")  # a Gaussian process of more than MANY free weights knows too little
 MANY = 10
-WITHOUT_SLOPES = ("leader", "other form", "leader")
+WITHOUT_SLOPES = ("leader", "model", "other form", "model")
+WITHOUT_MODEL = ("leader", "other form", "leader")
+
+ANYWHERE = 1 / 3  # probability that the model proposes from the whole box, and not only near the best run
+MOST_POOR = 3  # poor proposals in a row that count, so that a way has at least every 8th of its turns
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,14 +76,20 @@ class Proposer:
     other        LearnLoss from all observations, in the paper's form. If the paper's form proposed the best
                  run: LearnLoss from the best run alone, as for "local"
     signs        a step from the best run against the signs of its estimated slopes
-    model        expected improvement of a Gaussian process near the best run
+    model        expected improvement of a Gaussian process: near the best run, but anywhere in the box in every
+                 third turn on average, and where there are no slopes
     ============ ==========================================================================================
 
     The first four turns are the opening; start points and failed runs count. In narrow ranges it belongs to LearnLoss;
     but if the error still falls in the direction that led to the best run, a step by signs goes farther. If a range
     spans more than four decades, learned steps are too short, so a step by signs comes first. Then the last four turns
-    of the table repeat; with more than ten free weights, the model is left out. Without gradients, and on a simplex,
-    there are no slopes, and the two forms of LearnLoss take turns.
+    of the table repeat. Without gradients there are no slopes: from the second turn on, every other turn is the
+    model's, and the two forms of LearnLoss have the rest. With more than ten free weights, and on a simplex, there is
+    no model.
+
+    After the opening, the model takes the turn of a way that would repeat weights, or that rests. A way rests if its
+    last proposals were poor, that is, worse than the median of all runs. After c of them in a row, it has every 2^c-th
+    of its turns.
     """
 
     def __init__(
@@ -112,9 +123,7 @@ class Proposer:
             first = center(self.box)
             point = self._untried(first, tried, ledger.failed, "random", rng)
             return Proposal(short_decimals(self.box, point), way="center" if point is first else "random")
-        # With pending proposals, learn from a Bayesian bootstrap of the observations.
-        sample_weight = rng.standard_exponential(len(ledger.observations)) if pending else None
-        proposal = self._take_turn(ledger, ledger.n_runs + len(pending) - 1, sample_weight, rng)
+        proposal = self._take_turn(ledger, pending, tried, rng)
         point, way = proposal.point, proposal.way
         if self.fallback != "repeat":
             point = self._untried(point, tried, ledger.failed, self.fallback, rng)
@@ -122,40 +131,62 @@ class Proposer:
         return Proposal(short_decimals(self.box, point), proposal.form, way)
 
     def _take_turn(
-        self, ledger: Ledger, n_turns: int, sample_weight: Array | None, rng: np.random.Generator
+        self, ledger: Ledger, pending: Sequence[Proposal], tried: Array, rng: np.random.Generator
     ) -> Proposal:
-        """Propose in the way whose turn it is, after `n_turns` turns."""
+        """Propose in the way whose turn it is."""
+        # With pending proposals, learn from a Bayesian bootstrap of the observations.
+        sample_weight = rng.standard_exponential(len(ledger.observations)) if pending else None
         if self.objective != "auto":
             return self._learn(ledger, self.objective, sample_weight)
+        if self._steps is not None:
+            self._steps.follow(ledger.runs)
+        turn, n_cycles = self._turn(ledger.n_runs + len(pending) - 1)
+        if turn != "model":
+            proposal = self._in_turn(turn, ledger, sample_weight)
+            if not self._has_model or n_cycles is None:
+                return proposal
+            repeats = self.fallback != "repeat" and same_point(tried, proposal.point)
+            if not repeats and not _rests(ledger, proposal.way, n_cycles):
+                return proposal
+        steps = self._steps
+        assert steps is not None  # as `_has_model` has checked
+        anywhere = not steps.has_slope or rng.random() < ANYWHERE
+        return Proposal(steps.by_model([other.point for other in pending], anywhere, rng), way="model")
+
+    @property
+    def _has_model(self) -> bool:
+        """Whether there is a Gaussian process: it needs two runs, and no more than `MANY` free weights."""
+        return self._steps is not None and self._steps.n_points > 1 and (~self.box.pinned).sum() <= MANY
+
+    def _turn(self, n_turns: int) -> tuple[str, int | None]:
+        """Return whose turn it is after `n_turns` turns, and how often all ways had theirs; None in the opening."""
+        steps = self._steps
+        if steps is None or not steps.has_slope:
+            cycle = WITHOUT_SLOPES if self._has_model else WITHOUT_MODEL
+            return cycle[n_turns % len(cycle)], n_turns // len(cycle) if n_turns > 0 else None
+        opening = WIDE_OPENING if steps.is_wide else NARROW_OPENING
+        if n_turns < len(opening):
+            return "signs" if steps.goes_on and not steps.is_wide else opening[n_turns], None
+        cycle = CYCLE if self._has_model else CYCLE_OF_MANY
+        n_cycles, place = divmod(n_turns - len(opening), len(cycle))
+        return cycle[place], n_cycles
+
+    def _in_turn(self, turn: str, ledger: Ledger, sample_weight: Array | None) -> Proposal:
+        """Propose in one of the ways of the table, except the model."""
         leader = (ledger.best_learned and ledger.best_learned.form) or "calibrated"
-        turn = self._turn(ledger, n_turns)
         if turn == "leader":
             return self._learn(ledger, leader, sample_weight)
         if turn == "other form":
             return self._learn(ledger, "paper" if leader == "calibrated" else "calibrated", sample_weight)
         steps = self._steps
-        assert steps is not None  # as `_turn` has checked
+        assert steps is not None  # the other turns need slopes
         if turn == "signs":
             return Proposal(steps.by_signs(), way=turn)
-        if turn == "model":
-            return Proposal(steps.by_model(rng), way=turn)
         paper_leads = ledger.best is not None and ledger.best.form == "paper"
         if paper_leads == (turn == "local"):
             return self._learn(ledger, "paper", sample_weight)
         proposal = self._learn(ledger, "calibrated", ledger.only_best())
         return Proposal(steps.beyond(proposal.point), proposal.form, "local")
-
-    def _turn(self, ledger: Ledger, n_turns: int) -> str:
-        """Take in the new runs, and return whose turn it is."""
-        if self._steps is not None:
-            self._steps.follow(ledger.runs)
-        if self._steps is None or not self._steps.has_slope:
-            return WITHOUT_SLOPES[n_turns % len(WITHOUT_SLOPES)]
-        opening = WIDE_OPENING if self._steps.is_wide else NARROW_OPENING
-        if n_turns >= len(opening):
-            cycle = CYCLE_OF_MANY if (~self.box.pinned).sum() > MANY else CYCLE
-            return cycle[(n_turns - len(opening)) % len(cycle)]
-        return "signs" if self._steps.goes_on and not self._steps.is_wide else opening[n_turns]
 
     def _learn(self, ledger: Ledger, form: Objective, sample_weight: Array | None) -> Proposal:
         """Learn from all observations, which count as `sample_weight` says."""
@@ -181,6 +212,19 @@ class Proposer:
                 return candidate
             candidate = nearby(self.box, point, rng) if fallback == "nearby" else sample_box(self.box, rng)
         return candidate  # the box is a point, or full of failures
+
+
+def _rests(ledger: Ledger, way: str, n_cycles: int) -> bool:
+    """Return whether a way leaves out its turn, since its last proposals were worse than the median of all runs."""
+    scores = [math.inf if run.observation is None else run.observation.score for run in ledger.runs]
+    median, n_poor = float(np.median(scores)), 0
+    for run, score in zip(reversed(ledger.runs), reversed(scores), strict=True):
+        if run.way == way:
+            if score <= median:
+                break
+            n_poor += 1
+    every = 1 << min(n_poor, MOST_POOR)  # 2^c
+    return n_cycles % every > 0
 
 
 def short_decimals(box: Box, point: Array) -> Array:
