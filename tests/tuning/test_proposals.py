@@ -19,7 +19,8 @@ from tuneloss.tuning.local_steps import LocalSteps
 from tuneloss.tuning.proposals import Proposer, _rests, short_decimals
 from tuneloss.tuning.run import Run
 
-BOX = Box.from_dict({"l2": (0.01, 1000.0), "fit": 1.0})
+BOX = Box.from_dict({"l2": (0.1, 1000.0), "fit": 1.0})
+WIDE_BOX = Box.from_dict({"l2": (0.01, 1000.0), "fit": 1.0})
 TRAIN = ridge(1)
 FIRST = {"l2": 3.0, "fit": 1.0}
 FORMS = ["calibrated", "paper"]
@@ -151,7 +152,7 @@ def test_the_turns_are_those_that_the_docstring_says():
     """Forms of eight proposals: in a narrow box LearnLoss opens; in a wide one, a step by signs does."""
     narrow = Box.from_dict({"l2": (0.1, 100.0), "fit": 1.0})
     forms = {}
-    for name, box in (("narrow", narrow), ("wide", BOX)):
+    for name, box in (("narrow", narrow), ("wide", WIDE_BOX)):
         tuner = LossTuner(box, start=FIRST)
         for _ in range(9):
             weights = tuner.ask()
@@ -232,6 +233,14 @@ def test_the_model_has_the_turn_of_a_way_that_would_repeat_weights(monkeypatch):
     assert ways == {"nearby": "model", "repeat": "signs"}
 
 
+def test_without_gradients_the_center_of_a_wide_box_comes_after_the_first_run():
+    """Not in a narrow box, and not if the first run was there."""
+    for box, first, way in ((WIDE_BOX, 100.0, "center"), (BOX, 100.0, "learned"), (WIDE_BOX, 10**0.5, "learned")):
+        tuner = LossTuner(box)
+        tuner.tell(point(first), train(point(first)))
+        assert tuner.propose().way == way
+
+
 @pytest.mark.parametrize("seed", [0, 4, 7])
 def test_without_gradients_the_model_has_every_other_turn_and_finds_the_best(seed):
     """Ridge regressions with one and two penalties in boxes of 6 to 10 decades: within 2% after 25 runs."""
@@ -241,7 +250,7 @@ def test_without_gradients_the_model_has_every_other_turn_and_finds_the_best(see
         weights = tuner.ask()
         tuner.tell(weights, problem.observe(weights).without_gram())
     ways = [run.way for run in tuner.history]
-    assert ways[:2] == ["start", "learned"]
+    assert ways[:2] == ["start", "center"]
     assert ways[2::2].count("model") == 12
     assert tuner.best.observation.error < 1.02 * problem.least_error()
 

@@ -79,7 +79,8 @@ class LossTuner:
     of a weight spans more than four decades, a step by signs comes first, since a learned step is too short far from
     the optimum. A way whose last proposals were poor rests, and the Gaussian process has its turns; so it has the turn
     of a way that would repeat weights. Start points and failed runs count as runs. Without gradients, the Gaussian
-    process and LearnLoss take turns; on a simplex, the two forms of LearnLoss do.
+    process and LearnLoss take turns, after the center of the box if it is wide. On a simplex, and with more than ten
+    free weights, there is no Gaussian process.
 
     Examples
     --------

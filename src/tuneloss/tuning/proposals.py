@@ -83,9 +83,9 @@ class Proposer:
     The first four turns are the opening; start points and failed runs count. In narrow ranges it belongs to LearnLoss;
     but if the error still falls in the direction that led to the best run, a step by signs goes farther. If a range
     spans more than four decades, learned steps are too short, so a step by signs comes first. Then the last four turns
-    of the table repeat. Without gradients there are no slopes: from the second turn on, every other turn is the
-    model's, and the two forms of LearnLoss have the rest. With more than ten free weights, and on a simplex, there is
-    no model.
+    of the table repeat. Without gradients there are no slopes: every other turn is the model's, and the two forms of
+    LearnLoss have the rest; but if a range spans more than four decades, the center of the box comes first. With more
+    than ten free weights, and on a simplex, there is no model.
 
     After the opening, the model takes the turn of a way that would repeat weights, or that rests. A way rests if its
     last proposals were poor, that is, worse than the median of all runs. After c of them in a row, it has every 2^c-th
@@ -141,6 +141,8 @@ class Proposer:
         if self._steps is not None:
             self._steps.follow(ledger.runs)
         turn, n_cycles = self._turn(ledger.n_runs + len(pending) - 1)
+        if turn == "center" and same_point(tried, center(self.box)):
+            turn = "leader"
         if turn != "model":
             proposal = self._in_turn(turn, ledger, sample_weight)
             if not self._has_model or n_cycles is None:
@@ -162,6 +164,8 @@ class Proposer:
         """Return whose turn it is after `n_turns` turns, and how often all ways had theirs; None in the opening."""
         steps = self._steps
         if steps is None or not steps.has_slope:
+            if n_turns == 0 and steps is not None and steps.is_wide:
+                return "center", None
             cycle = WITHOUT_SLOPES if self._has_model else WITHOUT_MODEL
             return cycle[n_turns % len(cycle)], n_turns // len(cycle) if n_turns > 0 else None
         opening = WIDE_OPENING if steps.is_wide else NARROW_OPENING
@@ -173,6 +177,8 @@ class Proposer:
 
     def _in_turn(self, turn: str, ledger: Ledger, sample_weight: Array | None) -> Proposal:
         """Propose in one of the ways of the table, except the model."""
+        if turn == "center":
+            return Proposal(center(self.box), way=turn)
         leader = (ledger.best_learned and ledger.best_learned.form) or "calibrated"
         if turn == "leader":
             return self._learn(ledger, leader, sample_weight)
