@@ -202,7 +202,7 @@ def test_if_no_solver_succeeds_the_tuner_warns_and_stays_near_the_best(monkeypat
     tuner = LossTuner(BOX)
     tuner.tell(tuner.ask(), flat({}))
     monkeypatch.setattr(Learner, "learn", fails)
-    with pytest.warns(RuntimeWarning, match="near the best so far, since no solver did it"):
+    with pytest.warns(RuntimeWarning, match="no weights for this proposal, since no solver did it"):
         weights = tuner.ask()
     assert 0 < distance(BOX, BOX.as_array(weights), center(BOX)) < 0.5
 

@@ -13,10 +13,11 @@ from tuneloss.tuning import local_steps
 from tuneloss.tuning.coordinates import Coordinates
 from tuneloss.tuning.ledger import Ledger
 from tuneloss.tuning.local_steps import FIRST_RADIUS, FIRST_SIZE, LARGEST_RADIUS, LEAST_RADIUS, LEAST_SIZE, LocalSteps
-from tuneloss.tuning.model_step import SAME
+from tuneloss.tuning.model_step import NEW
 from tuneloss.tuning.run import Run
 
 BOX = Box.from_dict({"a": (1e-4, 1e4), "b": (0.0, 1.0), "fit": 1.0})
+NO_FAILURES = np.zeros((0, 3))
 
 
 def model(error: float, slope_a: float, slope_b: float) -> Observation:
@@ -65,16 +66,18 @@ def test_noise_may_hide_a_gain_so_a_step_goes_on_after_a_run_that_is_nearly_as_g
 
 
 def test_in_an_error_with_noise_steps_leave_a_plateau():
-    """Ridge from far too large weights, where 5% of noise hides every gain: after 12 runs within 50% of the best."""
-    problem = FAMILIES["ridge"](6)
-    tuner, rng, errors = LossTuner(problem.box, start=problem.start), np.random.default_rng(0), []
-    for _ in range(12):
-        weights = tuner.ask()
-        seen = problem.observe(weights)
-        errors.append(seen.error)
-        tuner.tell(weights, replace(seen, error=seen.error * (1 + 0.05 * rng.standard_normal())))
-    assert errors[0] > 5 * problem.least_error()
-    assert min(errors) < 1.5 * problem.least_error()
+    """Ridge from far too large weights, where 5% of noise hides gains: mostly within 50% of the best after 12 runs."""
+    left = 0
+    for seed in range(8):
+        problem, rng, errors = FAMILIES["ridge"](6), np.random.default_rng(seed), []
+        tuner = LossTuner(problem.box, start=problem.start, seed=seed)
+        for _ in range(12):
+            weights = tuner.ask()
+            seen = problem.observe(weights)
+            errors.append(seen.error)
+            tuner.tell(weights, replace(seen, error=seen.error * (1 + 0.05 * rng.standard_normal())))
+        left += min(errors) < 1.5 * problem.least_error()
+    assert left >= 6
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -91,7 +94,9 @@ def test_checkpoints_of_a_run_count_as_one_run(at_once, numbers):
         steps.follow(told[:n])
     assert steps.by_signs().tolist() == alone.by_signs().tolist()
     assert steps.goes_on == alone.goes_on
-    np.testing.assert_array_equal(*(s.by_model([], False, np.random.default_rng(0)) for s in (steps, alone)))
+    np.testing.assert_array_equal(
+        *(s.by_model([], NO_FAILURES, False, np.random.default_rng(0)) for s in (steps, alone))
+    )
 
 
 def test_a_learned_step_that_goes_on_is_at_least_doubled():
@@ -139,7 +144,7 @@ def test_the_length_of_a_step_has_a_lower_limit_and_belongs_to_its_weight():
 def reach(*told: tuple[float, float, Observation]) -> float:
     """How far from the best run the steps by the model can go: half the width of the region, by many draws."""
     steps, best = steps_after(*told), min(told, key=lambda run: run[2].error)[0]
-    points = [steps.by_model([], False, np.random.default_rng(seed))[0] for seed in range(12)]
+    points = [steps.by_model([], NO_FAILURES, False, np.random.default_rng(seed))[0] for seed in range(12)]
     return float(np.abs(np.log(np.array(points) / best)).max())
 
 
@@ -165,20 +170,45 @@ def test_steps_by_the_model_stay_in_the_region():
 
 
 def test_points_that_are_pending_keep_the_model_away():
-    """Workers that ask at once get points that differ by at least 1% in a weight."""
+    """Workers that ask at once get points that differ in a coordinate."""
     steps = steps_after(*((10.0**i, 0.1, model(5.0 + (i - 1.2) ** 2, -1.0, 0.0)) for i in range(-2, 4)))
     pending: list[np.ndarray] = []
     for _ in range(4):
-        pending.append(steps.by_model(pending, False, np.random.default_rng(0)))
+        pending.append(steps.by_model(pending, NO_FAILURES, False, np.random.default_rng(0)))
     at = Coordinates(BOX).of(np.array(pending))
-    assert all(np.abs(a - b).max() > SAME for a, b in itertools.combinations(at, 2))
+    assert all(np.abs(a - b).max() > NEW for a, b in itertools.combinations(at, 2))
 
 
 def test_anywhere_is_beyond_the_region():
     told = [(1.0, 0.1, model(5.0, -1.0, 0.0)), *[(30.0, 0.2, model(6.0, -1.0, 0.0))] * 12]
     steps = steps_after(*told)
-    far = [np.log(steps.by_model([], True, np.random.default_rng(seed))[0]) for seed in range(4)]
+    far = [np.log(steps.by_model([], NO_FAILURES, True, np.random.default_rng(seed))[0]) for seed in range(4)]
     assert np.abs(far).max() > 2 * LEAST_RADIUS
+
+
+def test_without_an_upper_bound_a_step_by_the_model_goes_no_farther_than_the_sampled_range():
+    """Or than a weight that was tried; near the best run, by the radius of the region. So weights do not run away."""
+    box = Box.from_dict({"a": (0.0, None), "fit": 1.0})
+    for largest in (1.0, 1e6):
+        steps, gram = LocalSteps(box), np.eye(3)
+        told = [
+            Run(i, {"a": a, "fit": 1.0}, Observation(9.0 - i, [1.0, 1.0], gram)) for i, a in enumerate((0.5, largest))
+        ]
+        steps.follow(told)
+        far = [steps.by_model([], np.zeros((0, 2)), True, np.random.default_rng(seed))[0] for seed in range(6)]
+        near = [steps.by_model([], np.zeros((0, 2)), False, np.random.default_rng(seed))[0] for seed in range(6)]
+        assert max(far) <= max(1e3, largest) * (1 + 1e-9)
+        assert max(near) <= largest * np.exp(LARGEST_RADIUS) * (1 + 1e-9)
+
+
+def test_the_model_keeps_away_from_failed_runs():
+    """The error falls towards larger weights, where runs fail: with them, fewer proposals lie there."""
+    steps = steps_after(*((10.0**i, 0.1, model(6.0 - i, -1.0, 0.0)) for i in range(-3, 2)))
+    failed = np.array([[10.0**i, b, 1.0] for i in (2, 3) for b in (0.05, 0.3)])
+    rngs = [np.random.default_rng(seed) for seed in range(10)]
+    without = [steps.by_model([], NO_FAILURES, True, rng)[0] > 30 for rng in rngs]
+    rngs = [np.random.default_rng(seed) for seed in range(10)]
+    assert sum(steps.by_model([], failed, True, rng)[0] > 30 for rng in rngs) < sum(without)
 
 
 def test_of_equal_metrics_the_best_run_is_that_of_the_ledger():
@@ -261,7 +291,10 @@ def test_steps_depend_on_the_runs_alone():
     for steps in (one_by_one, with_others):
         assert steps.by_signs().tolist() == steps_after(*told).by_signs().tolist()
         rng = np.random.default_rng
-        assert steps.by_model([], False, rng(0)).tolist() == steps_after(*told).by_model([], False, rng(0)).tolist()
+        assert (
+            steps.by_model([], NO_FAILURES, False, rng(0)).tolist()
+            == steps_after(*told).by_model([], NO_FAILURES, False, rng(0)).tolist()
+        )
     one_by_one.follow(others[:1])  # fewer runs than before: another history
     assert one_by_one.by_signs().tolist() == steps_after(told[0]).by_signs().tolist()
 
@@ -304,7 +337,7 @@ def test_an_endless_weight_can_start_at_zero():
         ]
     )
     assert steps.by_signs()[0] > 5e3
-    assert np.isfinite(steps.by_model([], False, np.random.default_rng(0))).all()
+    assert np.isfinite(steps.by_model([], NO_FAILURES, False, np.random.default_rng(0))).all()
 
 
 @pytest.mark.parametrize("bounds", [(0.01, 100.0), (0.0, 5.0), (-1.0, 2.0), (0.5, 0.6)])

@@ -1,4 +1,4 @@
-"""Whose turn it is to propose. Without gradients and a model, the form of the best learned run leads."""
+"""Whose turn it is to propose. With neither gradients nor a model, the form of the best learned run leads."""
 
 import json
 from dataclasses import replace
@@ -169,8 +169,8 @@ def asked_turns(monkeypatch) -> list[str]:
     """A list that fills with the turns that a tuner takes."""
     turns, ask = [], Proposer._turn
 
-    def note(self, n_turns):
-        turn, n_cycles = ask(self, n_turns)
+    def note(self, n_turns, tried):
+        turn, n_cycles = ask(self, n_turns, tried)
         turns.append(turn)
         return turn, n_cycles
 
@@ -217,9 +217,59 @@ def test_a_way_that_proposed_poor_runs_rests_and_the_model_has_its_turns():
 
 
 def test_failed_runs_are_poor():
+    """However many there are."""
     tuner = told(LossTuner(BOX), (5.0, "start"), (4.0, "learned"), (3.0, "model"))
-    tuner._ledger.extend([Run(3, point(9.0), None, "diverged", way="signs")])
-    assert _rests(tuner._ledger, "signs", 1)
+    for n in range(3, 8):
+        tuner._ledger.extend([Run(n, point(9.0 + n), None, "diverged", way="signs")])
+        assert _rests(tuner._ledger, "signs", 1)
+
+
+def test_a_way_rests_by_runs_and_not_by_their_checkpoints():
+    """Of several models of a run, the best one counts; models of the initial set are no runs."""
+    tuner = told(LossTuner(BOX), (5.0, "start"), (4.0, "learned"), (9.0, "signs"))
+    run = tuner.history[-1]
+    tuner._ledger.extend([replace(run, observation=replace(run.observation, error=10.0))] * 2)
+    assert [n for n in range(8) if not _rests(tuner._ledger, "signs", n)] == [0, 2, 4, 6]  # one poor run, not three
+    tuner._ledger.extend([replace(run, observation=replace(run.observation, error=1.0))])
+    assert not _rests(tuner._ledger, "signs", 1)
+    tuner._ledger.extend([Run(None, None, replace(run.observation, error=0.1))] * 6)
+    assert not _rests(tuner._ledger, "signs", 1)
+
+
+def test_the_model_has_the_turn_of_a_way_that_rests(monkeypatch):
+    """`signs` proposed two poor runs: of its next four turns it has the last one."""
+    tuner = told(
+        LossTuner(BOX), (5.0, "start"), *[(4.0, "learned")] * 4, (9.0, "signs"), (9.0, "signs"), (3.0, "model")
+    )
+    ways = []
+    for n_cycles in (1, 2, 3, 4):
+        monkeypatch.setattr(Proposer, "_turn", lambda self, n_turns, tried, n=n_cycles: ("signs", n))
+        proposal = tuner.propose()
+        tuner.release(BOX.as_dict(proposal.point))
+        ways.append(proposal.way)
+    assert ways == ["model", "model", "model", "signs"]
+
+
+@pytest.mark.parametrize("has_gram", [True, False])
+def test_the_model_looks_anywhere_in_a_third_of_its_turns_and_always_without_slopes(monkeypatch, has_gram):
+    asked = []
+
+    def note(self, pending, failed, anywhere, rng):
+        asked.append((anywhere, len(pending), len(failed)))
+        return BOX.as_array(point(20.0 + len(asked)))
+
+    monkeypatch.setattr(LocalSteps, "by_model", note)
+    monkeypatch.setattr(Proposer, "_turn", lambda self, n_turns, tried: ("model", 0))
+    for seed in range(30):
+        tuner = LossTuner(BOX, seed=seed)
+        for l2 in (1.0, 3.0, 9.0):
+            tuner.tell(point(l2), TRAIN(point(l2)) if has_gram else train(point(l2)))
+        tuner.tell(point(500.0), failed="diverged")
+        tuner.ask(2)
+    assert [pending for _, pending, _ in asked] == [0, 1] * 30
+    assert {failed for *_, failed in asked} == {1}
+    share = np.mean([anywhere for anywhere, *_ in asked])
+    assert 0.15 < share < 0.55 if has_gram else share == 1
 
 
 def test_the_model_has_the_turn_of_a_way_that_would_repeat_weights(monkeypatch):
@@ -227,14 +277,22 @@ def test_the_model_has_the_turn_of_a_way_that_would_repeat_weights(monkeypatch):
     ways = {}
     for fallback in ("nearby", "repeat"):
         tuner = told(LossTuner(BOX, fallback=fallback), (5.0, "start"), *[(4.0, "learned")] * 5)
-        monkeypatch.setattr(Proposer, "_turn", lambda self, n_turns: ("signs", 0))
+        monkeypatch.setattr(Proposer, "_turn", lambda self, n_turns, tried: ("signs", 0))
         monkeypatch.setattr(LocalSteps, "by_signs", lambda self: BOX.as_array(point(1.5)))
         ways[fallback] = tuner.propose().way
     assert ways == {"nearby": "model", "repeat": "signs"}
 
 
-def test_without_gradients_the_center_of_a_wide_box_comes_after_the_first_run():
-    """Not in a narrow box, and not if the first run was there."""
+def test_without_gradients_the_center_of_a_wide_box_comes_after_the_start_points():
+    """Not in a narrow box, not if a start point was there, and not where a weight has no upper bound."""
+    tuner = LossTuner(WIDE_BOX, start=[point(100.0), point(300.0)])
+    for _ in range(2):
+        weights = tuner.ask()
+        tuner.tell(weights, train(weights))
+    assert tuner.propose().way == "center"
+    endless = LossTuner(Box.from_dict({"l2": (0, None), "fit": 1.0}))
+    endless.tell(point(100.0), train(point(100.0)))
+    assert endless.propose().way == "learned"
     for box, first, way in ((WIDE_BOX, 100.0, "center"), (BOX, 100.0, "learned"), (WIDE_BOX, 10**0.5, "learned")):
         tuner = LossTuner(box)
         tuner.tell(point(first), train(point(first)))
@@ -277,7 +335,7 @@ def test_a_local_turn_learns_from_the_best_run_alone_and_goes_beyond(monkeypatch
     seen = [run.observation for run in tuner.history]
     steps = LocalSteps(box)
     steps.follow(tuner.history)
-    monkeypatch.setattr(Proposer, "_turn", lambda self, n_turns: ("local", None))
+    monkeypatch.setattr(Proposer, "_turn", lambda self, n_turns, tried: ("local", -1))
     if form == "paper":
         assert tuner.ask() == learn_loss(seen, box, objective="paper").as_dict()
     else:
@@ -320,7 +378,7 @@ def test_without_a_solution_the_next_weights_are_near_the_best_and_count_for_no_
 
     tuner = tuner_with((FIRST, 3000.0, None))
     monkeypatch.setattr(Learner, "learn", fails)
-    with pytest.warns(RuntimeWarning, match="near the best so far, since no solver today"):
+    with pytest.warns(RuntimeWarning, match="no weights for this proposal, since no solver today"):
         assert tuner.propose().form is None
 
 

@@ -16,13 +16,13 @@ from tuneloss.tuning.run import Run
 
 WAYS = {  # how the weights of a run were proposed, by `Run.way`
     "start": "They are a start point that was given to the tuner.",
-    "center": "They are the center of the box, with which a tuner begins.",
+    "center": "They are the center of the box.",
     "random": "They were drawn at random from the box.",
     "nearby": "The proposal had been tried before, so the tuner moved it to a nearby point.",
     "learned": "LearnLoss proposed them from all runs before.",
     "local": "LearnLoss proposed the direction of this step from the best run before.",
     "signs": "They are a step from the best run before, by the signs of the estimated slopes of the error.",
-    "model": "A Gaussian process of the error proposed them, near the best run before.",
+    "model": "A Gaussian process of the error proposed them.",
 }
 
 

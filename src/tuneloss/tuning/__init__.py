@@ -4,7 +4,7 @@
     proposals.py         the strategy of LossTuner: which weights come next
     local_steps.py       steps from the best run, and how far to go
     slopes.py            how the error would change with the weights, estimated from one observation
-    model_step.py        expected improvement near the best run
+    model_step.py        expected improvement, near the best run or anywhere
     gaussian_process.py  a Gaussian process: prediction, expected improvement, fit
     coordinates.py       a box in logarithms of weights
     sampling.py          points of a box, chosen without data

@@ -36,8 +36,8 @@ class LossTuner:
     """Learns the weights of a loss from one training run to the next (algorithm TuneLoss).
 
     `ask` first proposes the points of `start`. Before the first observation it proposes the center of the box, then
-    random points. After that, each proposal is what `learn_loss` returns for the observations so far, or a step from
-    the best run.
+    random points. After that, each proposal is what `learn_loss` returns for the observations so far, a step from the
+    best run, or what a Gaussian process of the error expects the most of.
 
     If the proposal is near a point that failed, or repeats one that was tried, `fallback` takes over; after the first
     runs, a Gaussian process replaces repeats before that. Points that were asked for and not told yet count as tried.

@@ -63,7 +63,3 @@ class Coordinates:
         """Convert a derivative by the weights (k,) at a point (k,) to one by the coordinates (d,)."""
         rate = np.maximum(point[self._free], self._least) - self._shift  # dw / dx
         return np.asarray(by_weights[self._free] * rate)
-
-    def inside(self, x: Array) -> Array:
-        """Return x, moved to the nearest point that is allowed."""
-        return np.clip(x, self.low, self.upper)

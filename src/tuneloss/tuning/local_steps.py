@@ -28,7 +28,7 @@ SAME_WAY = 0.2  # cosine of the last gain and the way downhill, above which a st
 EXTENSION = (2.0, 4.0)  # least and largest factor of a learned step that is extended
 LARGER, SMALLER = 1.6, 0.6  # factors of the radius after a run that gained, and after one that did not
 LEAST_GAIN = 1e-3  # of the error; a smaller gain is none
-NEARLY = 0.1  # of the error; noise may hide a gain from a run that is no farther above the best
+NEARLY = 0.1  # of the absolute error; noise may hide a gain from a run that is no farther above the best
 
 
 class LocalSteps:
@@ -157,15 +157,26 @@ class LocalSteps:
                 return self._x.to_weights(best + step)
         return target
 
-    def by_model(self, pending: Sequence[Array], anywhere: bool, rng: np.random.Generator) -> Array:
+    def by_model(self, pending: Sequence[Array], failed: Array, anywhere: bool, rng: np.random.Generator) -> Array:
         """Return the weights of greatest expected improvement, by a Gaussian process, near the best run or anywhere.
 
-        Points (k,) that are pending count as runs of median error, so that the next one is elsewhere.
+        Parameters
+        ----------
+        pending : sequence of (k,) arrays
+            Weights that were asked for and not told yet.
+        failed : (n, k) array
+            Weights of failed runs, which count as runs of the largest error.
+        anywhere : bool
+            Whether the point may be anywhere in the box.
+        rng : numpy.random.Generator
         """
         from tuneloss.tuning.model_step import model_step  # loads scipy.optimize
 
-        points = np.array([*self._points, *map(self._x.of, pending)])
-        scores = np.append(self._scores, np.full(len(pending), np.median(self._scores)))
-        ceiling = np.where(np.isinf(self._x.upper), points.max(axis=0) + LARGEST_RADIUS, self._x.upper)
+        points = np.vstack([*self._points, *map(self._x.of, failed)])
+        scores = np.append(self._scores, np.full(len(failed), max(self._scores)))
         radius = np.inf if anywhere else self._radius
-        return self._x.to_weights(model_step(points, scores, self._x.low, ceiling, radius, rng))
+        # Without an upper bound: where weights are sampled from or were tried, or near the best run.
+        farthest = np.maximum(self._x.high, points.max(axis=0)) if anywhere else self._points[self._best] + radius
+        high = np.where(np.isinf(self._x.upper), farthest, self._x.upper)
+        waiting = np.array([self._x.of(point) for point in pending]).reshape(-1, points.shape[1])
+        return self._x.to_weights(model_step(points, scores, self._x.low, high, radius, rng, waiting))

@@ -51,9 +51,9 @@ class Proposal:
     form : {"calibrated", "paper"}, optional
         The form of the cost that they were learned in; None if they were not learned.
     way : str, default ""
-        How they were proposed: "start" and "center" before the first observation; "learned" by LearnLoss from all
-        observations; "local", "signs" and "model" as in the table of `Proposer`; "nearby" and "random" if the fallback
-        moved them.
+        How they were proposed: "start" before the first observation; "center", the center of the box; "learned" by
+        LearnLoss from all observations; "local", "signs" and "model" as in the table of `Proposer`; "nearby" and
+        "random" if the fallback moved them.
     """
 
     point: Array
@@ -87,9 +87,10 @@ class Proposer:
     LearnLoss have the rest; but if a range spans more than four decades, the center of the box comes first. With more
     than ten free weights, and on a simplex, there is no model.
 
-    After the opening, the model takes the turn of a way that would repeat weights, or that rests. A way rests if its
-    last proposals were poor, that is, worse than the median of all runs. After c of them in a row, it has every 2^c-th
-    of its turns.
+    After the opening, and after the second turn where there are no slopes, the model takes the turn of a way that would
+    repeat weights, or that rests. A way rests if its last proposals were poor, that is, worse than the median of all
+    runs. After c of them in a row, it has every 2^c-th of its turns. Runs that were told without their way, as by an
+    Optuna study, make no way rest.
     """
 
     def __init__(
@@ -133,63 +134,70 @@ class Proposer:
     def _take_turn(
         self, ledger: Ledger, pending: Sequence[Proposal], tried: Array, rng: np.random.Generator
     ) -> Proposal:
-        """Propose in the way whose turn it is."""
+        """Propose in the way whose turn it is, or by the model where that way rests or repeats weights."""
         # With pending proposals, learn from a Bayesian bootstrap of the observations.
         sample_weight = rng.standard_exponential(len(ledger.observations)) if pending else None
         if self.objective != "auto":
-            return self._learn(ledger, self.objective, sample_weight)
+            return self._in_turn(self.objective, ledger, sample_weight)
         if self._steps is not None:
             self._steps.follow(ledger.runs)
-        turn, n_cycles = self._turn(ledger.n_runs + len(pending) - 1)
-        if turn == "center" and same_point(tried, center(self.box)):
-            turn = "leader"
-        if turn != "model":
+        turn, n_cycles = self._turn(ledger.n_runs + len(pending) - 1, tried)
+        may_replace = self._has_model and n_cycles >= 0
+        if turn != "model" and not (may_replace and _rests(ledger, self._way(turn, ledger), n_cycles)):
             proposal = self._in_turn(turn, ledger, sample_weight)
-            if not self._has_model or n_cycles is None:
+            if not may_replace or self.fallback == "repeat" or not same_point(tried, proposal.point):
                 return proposal
-            repeats = self.fallback != "repeat" and same_point(tried, proposal.point)
-            if not repeats and not _rests(ledger, proposal.way, n_cycles):
-                return proposal
-        steps = self._steps
-        assert steps is not None  # as `_has_model` has checked
-        anywhere = not steps.has_slope or rng.random() < ANYWHERE
-        return Proposal(steps.by_model([other.point for other in pending], anywhere, rng), way="model")
+        assert self._steps is not None  # as `_has_model` has checked
+        anywhere = not self._steps.has_slope or rng.random() < ANYWHERE
+        points = [proposal.point for proposal in pending]
+        return Proposal(self._steps.by_model(points, ledger.failed, anywhere, rng), way="model")
 
     @property
     def _has_model(self) -> bool:
         """Whether there is a Gaussian process: it needs two runs, and no more than `MANY` free weights."""
         return self._steps is not None and self._steps.n_points > 1 and (~self.box.pinned).sum() <= MANY
 
-    def _turn(self, n_turns: int) -> tuple[str, int | None]:
-        """Return whose turn it is after `n_turns` turns, and how often all ways had theirs; None in the opening."""
+    def _turn(self, n_turns: int, tried: Array) -> tuple[str, int]:
+        """Return whose turn it is after `n_turns` turns, and how often all ways had theirs; -1 in the opening."""
         steps = self._steps
         if steps is None or not steps.has_slope:
-            if n_turns == 0 and steps is not None and steps.is_wide:
-                return "center", None
+            is_early, is_bounded = n_turns < max(1, len(self.start)), np.isfinite(self.box.upper).all()
+            is_wide = steps is not None and steps.is_wide
+            if is_early and is_bounded and is_wide and not same_point(tried, center(self.box)):
+                return "center", -1
             cycle = WITHOUT_SLOPES if self._has_model else WITHOUT_MODEL
-            return cycle[n_turns % len(cycle)], n_turns // len(cycle) if n_turns > 0 else None
+            return cycle[n_turns % len(cycle)], n_turns // len(cycle) if n_turns > 0 else -1
         opening = WIDE_OPENING if steps.is_wide else NARROW_OPENING
         if n_turns < len(opening):
-            return "signs" if steps.goes_on and not steps.is_wide else opening[n_turns], None
+            return "signs" if steps.goes_on and not steps.is_wide else opening[n_turns], -1
         cycle = CYCLE if self._has_model else CYCLE_OF_MANY
         n_cycles, place = divmod(n_turns - len(opening), len(cycle))
         return cycle[place], n_cycles
 
+    def _way(self, turn: str, ledger: Ledger) -> str:
+        """Return the way in which a turn proposes, as it is kept with the run."""
+        if turn in ("local", "other"):
+            return "learned" if self._paper_leads(ledger) == (turn == "local") else "local"
+        return turn if turn in ("signs", "center") else "learned"
+
+    @staticmethod
+    def _paper_leads(ledger: Ledger) -> bool:
+        return ledger.best is not None and ledger.best.form == "paper"
+
     def _in_turn(self, turn: str, ledger: Ledger, sample_weight: Array | None) -> Proposal:
-        """Propose in one of the ways of the table, except the model."""
+        """Propose in one of the ways of the table, except the model, or in one form of the cost."""
+        leader = (ledger.best_learned and ledger.best_learned.form) or "calibrated"
+        forms: dict[str, Objective] = {"calibrated": "calibrated", "paper": "paper", "leader": leader}
+        forms["other form"] = "paper" if leader == "calibrated" else "calibrated"
+        if turn in forms:
+            return self._learn(ledger, forms[turn], sample_weight)
         if turn == "center":
             return Proposal(center(self.box), way=turn)
-        leader = (ledger.best_learned and ledger.best_learned.form) or "calibrated"
-        if turn == "leader":
-            return self._learn(ledger, leader, sample_weight)
-        if turn == "other form":
-            return self._learn(ledger, "paper" if leader == "calibrated" else "calibrated", sample_weight)
         steps = self._steps
         assert steps is not None  # the other turns need slopes
         if turn == "signs":
             return Proposal(steps.by_signs(), way=turn)
-        paper_leads = ledger.best is not None and ledger.best.form == "paper"
-        if paper_leads == (turn == "local"):
+        if self._way(turn, ledger) == "learned":
             return self._learn(ledger, "paper", sample_weight)
         proposal = self._learn(ledger, "calibrated", ledger.only_best())
         return Proposal(steps.beyond(proposal.point), proposal.form, "local")
@@ -201,7 +209,7 @@ class Proposer:
                 ledger.observations, objective=form, epsilon=self.epsilon, sample_weight=sample_weight
             )
         except SolverError as reason:
-            warnings.warn(f"The next weights are near the best so far, since {reason}", RuntimeWarning, stacklevel=6)
+            warnings.warn(f"LearnLoss found no weights for this proposal, since {reason}", RuntimeWarning, stacklevel=7)
             best = ledger.best
             return Proposal(
                 center(self.box) if best is None or best.weights is None else self.box.as_array(best.weights)
@@ -221,12 +229,22 @@ class Proposer:
 
 
 def _rests(ledger: Ledger, way: str, n_cycles: int) -> bool:
-    """Return whether a way leaves out its turn, since its last proposals were worse than the median of all runs."""
-    scores = [math.inf if run.observation is None else run.observation.score for run in ledger.runs]
-    median, n_poor = float(np.median(scores)), 0
-    for run, score in zip(reversed(ledger.runs), reversed(scores), strict=True):
-        if run.way == way:
-            if score <= median:
+    """Return whether a way leaves out its turn, since its last proposals were worse than the median of all runs.
+
+    Failed runs are worse than any other. Of several models of a run, its checkpoints, the best one counts.
+    """
+    best: dict[int, float] = {}
+    ways: dict[int, str] = {}
+    for run in ledger.runs:
+        if run.run is not None:
+            score = math.inf if run.observation is None else run.observation.score
+            best[run.run] = min(score, best.get(run.run, math.inf))
+            ways[run.run] = run.way
+    scores = sorted(best.values())
+    median, n_poor = scores[(len(scores) - 1) // 2], 0
+    for number in reversed(best):
+        if ways[number] == way:
+            if best[number] <= median and math.isfinite(best[number]):
                 break
             n_poor += 1
     every = 1 << min(n_poor, MOST_POOR)  # 2^c
