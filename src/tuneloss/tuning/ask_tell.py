@@ -37,13 +37,14 @@ class LossTuner:
 
     `ask` first proposes the points of `start`. Before the first observation it proposes the center of the box, then
     random points. After that, each proposal is what `learn_loss` returns for the observations so far, a step from the
-    best run, or what a Gaussian process of the error expects the most of.
+    best run, or the point where a Gaussian process of the error expects the largest improvement.
 
-    If the proposal is near a point that failed, or repeats one that was tried, `fallback` takes over; after the first
-    runs, a Gaussian process replaces repeats before that. Points that were asked for and not told yet count as tried.
-    While there are such points, the next proposal is learned with random sample weights, one standard exponential
-    number per observation (the Bayesian bootstrap). So `ask(n)` returns n different points, spread as far as the
-    observations disagree.
+    No point is proposed twice, except with ``fallback="repeat"``. After the first runs, the Gaussian process proposes
+    another one instead. Before that, where there is no such process, and near points that failed, `fallback` does.
+
+    Points that were asked for and not told yet count as tried. While there are such points, the next proposal is
+    learned with random sample weights, one standard exponential number per observation (the Bayesian bootstrap). So
+    `ask(n)` returns n different points, spread as far as the observations disagree.
 
     All random numbers depend only on `seed` and the numbers of points told and asked. So a resumed tuner continues as
     if it had never stopped. Threads may share one tuner.
@@ -77,9 +78,9 @@ class LossTuner:
     process of the error, a step against the signs of the slopes of the error, LearnLoss from the best run alone, and
     LearnLoss from all runs in the paper's form. Slopes are estimated from the gradients in an observation. If the range
     of a weight spans more than four decades, a step by signs comes first, since a learned step is too short far from
-    the optimum. A way whose last proposals were poor rests, and the Gaussian process has its turns; so it has the turn
-    of a way that would repeat weights. Start points and failed runs count as runs. Without gradients, the Gaussian
-    process and LearnLoss take turns, after the center of the box if it is wide. On a simplex, and with more than ten
+    the optimum. A way whose last proposals were worse than the median run rests, and the Gaussian process has its
+    turns. Start points and failed runs count as runs. Without gradients, the Gaussian process and LearnLoss take turns;
+    if a range spans more than four decades, the center of the box comes first. On a simplex, and with more than ten
     free weights, there is no Gaussian process.
 
     Examples

@@ -175,7 +175,7 @@ class LocalSteps:
         points = np.vstack([*self._points, *map(self._x.of, failed)])
         scores = np.append(self._scores, np.full(len(failed), max(self._scores)))
         radius = np.inf if anywhere else self._radius
-        # Without an upper bound: where weights are sampled from or were tried, or near the best run.
+        # A weight without an upper bound stays where weights are sampled or were tried, or near the best run.
         farthest = np.maximum(self._x.high, points.max(axis=0)) if anywhere else self._points[self._best] + radius
         high = np.where(np.isinf(self._x.upper), farthest, self._x.upper)
         waiting = np.array([self._x.of(point) for point in pending]).reshape(-1, points.shape[1])

@@ -87,10 +87,10 @@ class Proposer:
     LearnLoss have the rest; but if a range spans more than four decades, the center of the box comes first. With more
     than ten free weights, and on a simplex, there is no model.
 
-    After the opening, and after the second turn where there are no slopes, the model takes the turn of a way that would
-    repeat weights, or that rests. A way rests if its last proposals were poor, that is, worse than the median of all
-    runs. After c of them in a row, it has every 2^c-th of its turns. Runs that were told without their way, as by an
-    Optuna study, make no way rest.
+    After the opening (without slopes, after the first turn), the model takes the turn of a way that would repeat
+    weights, or that rests. A way rests if its last proposals were poor, that is, worse than the median of all runs.
+    After c poor proposals in a row, it has every 2^c-th of its turns. Optuna studies do not keep the ways of their
+    trials, so there no way rests.
     """
 
     def __init__(
@@ -177,12 +177,9 @@ class Proposer:
     def _way(self, turn: str, ledger: Ledger) -> str:
         """Return the way in which a turn proposes, as it is kept with the run."""
         if turn in ("local", "other"):
-            return "learned" if self._paper_leads(ledger) == (turn == "local") else "local"
+            paper_leads = ledger.best is not None and ledger.best.form == "paper"
+            return "learned" if paper_leads == (turn == "local") else "local"
         return turn if turn in ("signs", "center") else "learned"
-
-    @staticmethod
-    def _paper_leads(ledger: Ledger) -> bool:
-        return ledger.best is not None and ledger.best.form == "paper"
 
     def _in_turn(self, turn: str, ledger: Ledger, sample_weight: Array | None) -> Proposal:
         """Propose in one of the ways of the table, except the model, or in one form of the cost."""
