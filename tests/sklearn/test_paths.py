@@ -1,5 +1,7 @@
 """Paths of one penalty: they find the least error, and start where the penalty begins to matter."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,18 @@ from tests.sklearn.problems import make_problem
 from tests.sklearn.test_search import each, fake_run, folds, sparse_signal
 from tuneloss.sklearn.fitting import fit
 from tuneloss.sklearn.fold_fits import SearchOptions, best_of, fit_folds
-from tuneloss.sklearn.paths import Path, first_l2, fit_l1_path, fit_path, is_plain, max_l1, only_l1, only_l2, vertex
+from tuneloss.sklearn.paths import (
+    Path,
+    first_l2,
+    fit_l1_path,
+    fit_path,
+    is_plain,
+    max_l1,
+    only_l1,
+    only_l2,
+    probe_l1,
+    vertex,
+)
 
 
 @pytest.mark.parametrize("name", ["l1", "l2"])
@@ -59,7 +72,7 @@ def test_the_largest_l1_weight_is_the_least_that_leaves_no_coefficient(n_classes
         assert (fitted.params[:, :-1] == 0).all() == is_zero
 
 
-def test_l1_is_fitted_on_all_folds_only_where_it_seems_better():
+def test_l1_is_fitted_on_all_folds_unless_it_is_clearly_worse():
     options = SearchOptions(("l1", "l2"), 10, 1e-5, 1000)
     lengths = []
     for matter in (2, 60):
@@ -69,3 +82,16 @@ def test_l1_is_fitted_on_all_folds_only_where_it_seems_better():
         lengths.append(len(fit_l1_path(parts, best_of(l2), options, each)))
     assert lengths[0] >= 3
     assert lengths[1] == 0
+
+
+@pytest.mark.parametrize(("standard_errors", "is_dropped"), [(-2.0, False), (0.9, False), (1.1, True)])
+def test_l1_is_dropped_if_it_is_more_than_a_standard_error_worse_on_the_first_fold(standard_errors, is_dropped):
+    options = SearchOptions(("l1", "l2"), 10, 1e-5, 1000)
+    parts = sparse_signal(0, 2)
+    first, starts = max_l1(parts[0].data) / 3, [part.data.zeros() for part in parts]
+    l2 = fit_folds(parts, only_l2(10.0), starts, options=options, parallel=each)
+    l1 = probe_l1(parts[0], l2, first, options).losses
+    spread = np.tile([0.01, -0.01], len(l1) // 2)
+    lead = spread - standard_errors * spread.std() / np.sqrt(len(l1))
+    rival = replace(l2, losses=np.append(l1 + lead, l2.losses[len(l1) :]))
+    assert (probe_l1(parts[0], rival, first, options) is None) == is_dropped

@@ -117,8 +117,8 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     Notes
     -----
-    The search starts with a short path of L2 weights, from strong to weak. A few fits on single folds show whether L1
-    alone is better; if so, a path of L1 weights follows. From the best models LearnLoss learns the weights of all
+    The search starts with a short path of L2 weights, from strong to weak. Unless a few fits on one fold show that L1
+    alone is clearly worse, a path of L1 weights follows. From the best models LearnLoss learns the weights of all
     terms: a quadratic program matches the gradients of the terms to that of the validation error. The next run uses
     these weights and is learned from in turn. The search ends when a run is not clearly better than the best one
     before.

@@ -1,11 +1,10 @@
-"""Two short paths of one penalty each: L2, and L1 where it seems better.
+"""Two short paths of one penalty each: L2, and L1 unless it is clearly worse.
 
 A path goes from a strong weight to weaker ones and ends when the validation error no longer falls. It therefore avoids
 the slow fits at its weak end. One more fit lies between its best three.
 
-The L2 path is fitted on all folds. For L1, a coarse path on the first fold shows which weight is about the best. With
-it, L1 is compared with the best fit of the L2 path, fold by fold, until one of them is ahead. Only if that is L1, its
-path is fitted on all folds, from about there.
+The L2 path is fitted on all folds. For L1, a coarse path on the first fold shows which weight is about the best, and
+whether L1 is clearly worse than L2 there. If it is not, its path is fitted on all folds, from about there.
 
 A fit never starts from the model of another fold. That model has seen the validation examples, and a fit that stops
 early would remember them.
@@ -39,8 +38,8 @@ L2_FACTOR, L1_FACTOR = 6.0, 3.0  # ratio of neighbouring weights
 PROBE_FACTOR = 6.0  # the same on the coarse path of L1 weights
 L2_STALL, L1_STALL = 1e-4, 1e-2  # relative gain in error below which a path ends
 DENSE = 0.5  # share of inputs that are used, above which L1 starts from models with L2
-MIN_PROBED = 50  # number of validation examples below which L1 is not yet judged
-L1_MARGIN = 0.5  # standard errors by which L1 must be better than L2
+PROBE_MARGIN = 1.0  # standard errors by which L1 must be worse than L2 on the first fold to be dropped
+L1_MARGIN = 0.5  # standard errors by which L1 must be better than L2 on all folds
 MIN_SHIFT = 0.05  # shift of the best weight, in steps of the path, below which no more is fitted
 MIN_PATH, MAX_PATH = 3, 15  # smallest and largest number of fits on a path
 START_CURVATURE = 1 / 8  # curvature of L2 at the start of the path, relative to that of log loss for the median input
@@ -199,7 +198,7 @@ def fit_l2_path(folds: Sequence[Fold], options: SearchOptions, parallel: Paralle
 def fit_l1_path(
     folds: Sequence[Fold], rival: FoldFits, options: SearchOptions, parallel: ParallelMap
 ) -> list[FoldFits]:
-    """Fit a path of L1 weights on all folds, if L1 seems better than another penalty.
+    """Fit a path of L1 weights on all folds, unless L1 is clearly worse than another penalty on the first fold.
 
     Parameters
     ----------
@@ -214,7 +213,7 @@ def fit_l1_path(
     if not first or options.max_runs < MIN_PATH:
         return []
     try:
-        best = probe_l1(folds, rival, first, replace(options, on_run=ignore_run))
+        best = probe_l1(folds[0], rival, first, replace(options, on_run=ignore_run))
     except RunFailed:
         return []
     if best is None:
@@ -226,38 +225,32 @@ def fit_l1_path(
     return fit_path(fit_weights, folds, path, starts, options.max_runs)
 
 
-def probe_l1(folds: Sequence[Fold], rival: FoldFits, first: float, options: SearchOptions) -> FoldFits | None:
-    """Return the best run of a coarse path of L1 weights on the first fold, or None if L1 does not seem better.
+def probe_l1(fold: Fold, rival: FoldFits, first: float, options: SearchOptions) -> FoldFits | None:
+    """Return the best run of a coarse path of L1 weights on the first fold, or None if L1 is clearly worse there.
 
-    The best weight is then fitted on further folds, until L1 is worse than the rival over all folds so far, or better
-    by a standard error. In the end, L1 seems better if its gain exceeds L1_MARGIN standard errors.
+    One fold and a coarse path cannot show that L1 is better, but often that it is not.
+
+    Parameters
+    ----------
+    fold : Fold
+        The first fold.
+    rival : FoldFits
+        The best run with the other penalty, on all folds.
+    first : float
+        The first weight.
+    options : SearchOptions
+        As for `fit_folds`.
     """
-    fit_one = partial(fit_folds, options=options, parallel=in_turn)
-    runs, l1 = [fit_one(folds[:1], only_l1(first), [folds[0].data.zeros()])], first
+    fit_one = partial(fit_folds, [fold], options=options, parallel=in_turn)
+    runs, l1 = [fit_one(only_l1(first), [fold.data.zeros()])], first
     while len(runs) < MAX_PATH and (len(runs) < 2 or runs[-1].error < (1 - L1_STALL) * runs[-2].error):
         l1 /= PROBE_FACTOR
-        runs.append(fit_one(folds[:1], only_l1(l1), runs[-1].params))
+        runs.append(fit_one(only_l1(l1), runs[-1].params))
     best = best_of(runs)
-    to_best = [run.weights for run in runs[: runs.index(best) + 1]]
-    losses = best.losses
-    for fold in folds[1:]:
-        gain, standard_error = mean_gain_so_far(losses, rival)
-        if len(losses) >= MIN_PROBED and not 0 <= gain <= standard_error:
-            break
-        params = [fold.data.zeros()]
-        for weights in to_best:
-            run = fit_one([fold], weights, params)
-            params = run.params
-        losses = np.append(losses, run.losses)
-    gain, standard_error = mean_gain_so_far(losses, rival)
-    return best if gain > L1_MARGIN * standard_error else None
-
-
-def mean_gain_so_far(losses: Array, rival: FoldFits) -> tuple[float, float]:
-    """Return the mean gain over the rival, and its standard error, on the first validation examples."""
-    n = len(losses)
-    weight = rival.sample_weight[:n]
-    return mean_gain(FoldFits({}, (), losses, weight), FoldFits(rival.weights, (), rival.losses[:n], weight))
+    n = len(best.losses)
+    on_fold = replace(rival, losses=rival.losses[:n], sample_weight=rival.sample_weight[:n])
+    gain, standard_error = mean_gain(best, on_fold)
+    return best if gain >= -PROBE_MARGIN * standard_error else None
 
 
 def in_turn(function: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
