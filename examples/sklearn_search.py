@@ -3,8 +3,9 @@
 python examples/sklearn_search.py            small: 300 examples, 3 folds, into build/examples/
 python examples/sklearn_search.py --full     all examples, 5 folds, into docs/
 
-Left: validation log loss of each fit by its L2 weight, beside that of fits with L2 alone. Right: the penalty of a
-coefficient, as learned by the last fit and by `strategy="online"`, which learns a convex function.
+Left: validation log loss of each fit by its L2 weight, or by its L1 weight if it has no L2, beside that of fits with L2
+alone. Right: the penalty of a coefficient, as learned by the last fit and by `strategy="online"`, which learns a convex
+function.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 from tuneloss.sklearn import TunedLogisticRegression
-from tuneloss.sklearn.paths import is_l2_only
+from tuneloss.sklearn.paths import is_l2_only, is_plain
 
 Array = NDArray[np.float64]
 Folds = list[tuple[Any, Any]]
 ROOT = Path(__file__).resolve().parents[1]
 TERMS = ("l2", "l1", "uniform", "dropout")
-PLAIN, LEARNED, ONLINE = "#7F7F7F", "#0072B2", "#E69F00"
+L2, L1, LEARNED, ONLINE = "#7F7F7F", "#009E73", "#0072B2", "#E69F00"
 
 
 def l2_alone(x: Array, y: Array, folds: Folds, weights: Array) -> Array:
@@ -42,6 +43,18 @@ def l2_alone(x: Array, y: Array, folds: Folds, weights: Array) -> Array:
             model.set_params(C=1 / (2 * l2)).fit(x[train], y[train])
             total[j] += log_loss(y[held], model.predict_proba(x[held]), normalize=False)
     return total / len(y)
+
+
+def kind(weights: dict[str, float]) -> str:
+    """Return what kind of fit has these weights."""
+    if is_l2_only(weights):
+        return "fits with L2 alone"
+    return "fits with L1 alone" if is_plain(weights) else "fits with learned weights"
+
+
+def strength(weights: dict[str, float]) -> float:
+    """Return the weight of L2, or that of L1 without L2."""
+    return weights["l2"] or weights["l1"]
 
 
 def table(model: TunedLogisticRegression) -> str:
@@ -64,19 +77,25 @@ def draw_figure(model: TunedLogisticRegression, online: TunedLogisticRegression,
 
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     search, penalty = figure.subplots(1, 2)
-    search.plot(*plain.T, color=PLAIN, label="L2 alone, all weights")
-    for kind, color, label in ((True, PLAIN, "fits with L2 alone"), (False, LEARNED, "fits with learned weights")):
-        fits = [(i, run) for i, run in enumerate(model.history_, start=1) if is_l2_only(run["weights"]) is kind]
-        at = np.array([(run["weights"]["l2"], run["validation_loss"]) for _, run in fits]).reshape(-1, 2)
+    search.plot(*plain.T, color=L2, label="L2 alone, all weights")
+    for label, color in (
+        ("fits with L2 alone", L2),
+        ("fits with L1 alone", L1),
+        ("fits with learned weights", LEARNED),
+    ):
+        fits = [(i, run) for i, run in enumerate(model.history_, start=1) if kind(run["weights"]) == label]
+        at = np.array([(strength(run["weights"]), run["validation_loss"]) for _, run in fits]).reshape(-1, 2)
         search.plot(*at.T, "o", color=color, markersize=7, label=label)
-        for (number, _), point in zip(fits, at, strict=True):  # above; below if learned, since points may be close
-            search.annotate(
-                str(number), point, (0, 7 if kind else -16), textcoords="offset points", color=color, ha="center"
-            )
+        offset = (0, 7 if color == L2 else -14)  # points may be close, so the numbers of other fits are below
+        for (number, _), point in zip(fits, at, strict=True):
+            search.annotate(str(number), point, offset, textcoords="offset points", color=color, ha="center", size=8)
     losses = [run["validation_loss"] for run in model.history_]
     room = 0.15 * (max(losses) - min(losses))
     search.set(
-        xscale="log", xlabel="L2 weight", ylabel="validation log loss", ylim=(min(losses) - room, max(losses) + room)
+        xscale="log",
+        xlabel="weight of L2, or of L1 alone",
+        ylabel="validation log loss",
+        ylim=(min(losses) - room, max(losses) + room),
     )
     points, values = online.regularizer_
     w = np.linspace(*(1.2 * np.abs(online.coef_).max() * np.array([-1, 1])), 401)
@@ -111,7 +130,7 @@ def main(argv: Sequence[str] | None = None) -> str:
     x = StandardScaler().fit_transform(x)
     folds = list(StratifiedKFold(n_folds, shuffle=True, random_state=options.seed).split(x, y))
     model, online = (TunedLogisticRegression(strategy=s, cv=folds).fit(x, y) for s in ("runs", "online"))
-    tried = [run["weights"]["l2"] for run in model.history_]
+    tried = [run["weights"]["l2"] for run in model.history_ if is_l2_only(run["weights"])]
     grid = np.geomspace(max(tried) * 2, min(tried) / 2, n_points)
     draw_figure(
         model, online, np.column_stack([grid, l2_alone(x, y, folds, grid)]), out / "images" / "sklearn_search.png"

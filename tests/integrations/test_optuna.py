@@ -59,22 +59,27 @@ def asked(study):
 
 def test_it_asks_what_the_tuner_asks():
     study = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))
-    study.optimize(objective, n_trials=8)
+    study.optimize(objective, n_trials=28)  # so many that some ways rest
     tuner = LossTuner(BOX, seed=3)
-    tuner.run(train, 8, progress=False)
+    tuner.run(train, 28, progress=False)
     expected = [[run.weights["l2"], run.weights["smooth"]] for run in tuner.history]
     np.testing.assert_allclose(asked(study), expected, rtol=1e-9)
     assert study.best_value < study.trials[0].value
 
 
-def test_the_tuner_is_told_which_form_proposed_each_trial():
+def test_the_tuner_is_told_how_each_trial_was_proposed():
     study = optuna.create_study(sampler=TuneLossSampler(BOX, seed=3))
     study.optimize(objective, n_trials=6)
+    failing = study.ask()
+    suggested(failing)
+    study.tell(failing, state=optuna.trial.TrialState.FAIL)
     sampler = TuneLossSampler(BOX, seed=3)
-    sampler._propose(study, study.ask(), study.trials[:6])
-    forms = [trial.system_attrs[KEY]["form"] for trial in study.trials[:6]]
-    assert set(forms) == {None, "calibrated", "paper"}
-    assert [run.form for run in sampler._studies[study].tuner.history] == forms
+    sampler._propose(study, study.ask(), study.trials[:7])
+    records = [trial.system_attrs[KEY] for trial in study.trials[:7]]
+    assert {record["form"] for record in records} == {None, "calibrated", "paper"}
+    assert len({record["way"] for record in records}) > 2
+    told = sampler._studies[study].tuner.history
+    assert [(run.form, run.way) for run in told] == [(record["form"], record["way"]) for record in records]
 
 
 @pytest.mark.parametrize("storage", ["sqlite", "journal"])

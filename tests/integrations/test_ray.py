@@ -107,12 +107,17 @@ def new_search(**options):
     return search
 
 
-def test_it_asks_what_the_tuner_asks():
+def test_it_asks_what_the_tuner_asks(tmp_path):
+    """With a journal also if a new search goes on with it."""
     tuner = LossTuner(BOX, seed=3)
-    tuner.run(train, 6, progress=False)
+    tuner.run(train, 28, progress=False)  # so many that some ways rest
     expected = [list(run.weights.values()) for run in tuner.history]
-    np.testing.assert_allclose(drive(new_search(), range(6)), expected, rtol=1e-9)
-    np.testing.assert_allclose(drive(TuneLossSearch(BOX, seed=3), range(6)), expected, rtol=1e-9)
+    np.testing.assert_allclose(drive(new_search(), range(28)), expected, rtol=1e-9)
+    np.testing.assert_allclose(drive(TuneLossSearch(BOX, seed=3), range(6)), expected[:6], rtol=1e-9)
+    path = tmp_path / "runs.jsonl"
+    parts = [drive(new_search(journal=path), numbers) for numbers in (range(20), range(20, 28))]
+    np.testing.assert_allclose(np.vstack(parts), expected, rtol=1e-9)
+    assert [record["way"] for record in records(path)] == [run.way for run in tuner.history]
 
 
 def test_a_new_search_continues_a_journal(tmp_path):

@@ -58,7 +58,7 @@ def learn(
     - `weights` holds the weights that the model was trained with. Leave it out if the model was not trained with this
     loss.
 
-    - `form` is what this command printed beside those weights. It says which form of the cost proposed them, if any.
+    - `form` and `way` are what this command printed beside those weights. They say how it proposed them.
 
     A line {"weights": {...}, "failed": "diverged"} describes a run that failed. For an empty file, the command prints
     the weights to begin with.
@@ -82,7 +82,7 @@ def learn(
 def answer(tuner: LossTuner) -> dict[str, Any]:
     """Return the next weights, the best run so far, and what was learned, as JSON types."""
     proposal, best, learned = tuner.propose(), tuner.best, tuner.learned
-    content: dict[str, Any] = {"weights": tuner.box.as_dict(proposal.point), "form": proposal.form}
+    content: dict[str, Any] = {"weights": tuner.box.as_dict(proposal.point), "form": proposal.form, "way": proposal.way}
     content |= {"n_runs": tuner.n_runs, "best": None, "learned": None}
     if best is not None and best.observation is not None:
         content["best"] = {"error": best.observation.error, "weights": best.weights}
@@ -98,9 +98,10 @@ def answer(tuner: LossTuner) -> dict[str, Any]:
 
 def tell(tuner: LossTuner, record: dict[str, Any]) -> None:
     """Tell the tuner the outcome that a line describes."""
-    weights, features, form = (record.get(name) for name in ("weights", "features", "form"))
+    weights, features = record.get("weights"), record.get("features")
+    origin: dict[str, Any] = {"form": record.get("form"), "way": str(record.get("way") or "")}
     if "failed" in record:
-        tuner.tell(weights, failed=str(record["failed"]), form=form)
+        tuner.tell(weights, failed=str(record["failed"]), **origin)
         return
     if isinstance(features, dict):
         if record.get("gram") is None and set(features) == set(tuner.box.names):
@@ -108,7 +109,7 @@ def tell(tuner: LossTuner, record: dict[str, Any]) -> None:
                 name: features[name] for name in tuner.box.names
             }  # many languages sort the keys that they write
         record = record | {"features": list(features.values()), "names": list(features)}
-    tuner.tell(weights, Observation.from_dict(record), form=form)
+    tuner.tell(weights, Observation.from_dict(record), **origin)
 
 
 def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

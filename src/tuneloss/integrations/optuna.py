@@ -199,7 +199,7 @@ class TuneLossSampler(BaseSampler):
         rng = np.random.default_rng([self.seed, trial.number])
         points = (nearby(self.box, proposal.point, rng) for _ in range(MAX_TRIES))
         free = (point for point in points if not same_point(taken, point))
-        return Proposal(next(free, proposal.point), proposal.form)
+        return Proposal(next(free, proposal.point), proposal.form, "nearby")
 
     def _state_of(self, study: Study, trials: Sequence[FrozenTrial]) -> StudyState:
         """Return the state of the study after telling the tuner all ended trials, in the order of their ends."""
@@ -230,7 +230,7 @@ class TuneLossSampler(BaseSampler):
         if point is None:
             return
         if trial.state == TrialState.FAIL:
-            state.tuner.tell(point, failed="the trial failed")
+            state.tuner.tell(point, failed="the trial failed", **self._origin(trial))
         if self._fallback_takes_over or observation is None:
             state.taken.append(point)
 
@@ -240,8 +240,7 @@ class TuneLossSampler(BaseSampler):
             return None
         try:
             observation = Observation.from_dict(trial.user_attrs[KEY])
-            proposal = self._recorded_proposal(trial.system_attrs)
-            tuner.tell(point, observation, form=None if proposal is None else proposal.form)
+            tuner.tell(point, observation, **self._origin(trial))
         except InvalidInput as reason:
             warnings.warn(f"Trial {trial.number} is left out, since {reason}", RuntimeWarning, stacklevel=2)
             return None
@@ -269,16 +268,23 @@ class TuneLossSampler(BaseSampler):
         """Return whether a parameter with the name of a weight is no number. Such a trial says nothing of weights."""
         return any(not isinstance(trial.params.get(name, 0.0), Real) for name in self.box.names)
 
+    def _origin(self, trial: FrozenTrial) -> dict[str, Any]:
+        """Return how the weights of a trial were proposed, as `LossTuner.tell` takes it."""
+        proposal = self._recorded_proposal(trial.system_attrs)
+        return {} if proposal is None else {"form": proposal.form, "way": proposal.way}
+
     def _recorded_proposal(self, attributes: Mapping[str, Any]) -> Proposal | None:
         """Return the proposal in the attributes of a trial; None if there is none, or if it belongs to another box.
 
-        Studies of earlier versions hold a list of weights, without the form of the cost.
+        Studies of earlier versions hold a list of weights, without the form of the cost, or no way.
         """
         record = attributes.get(KEY)
         if record is None:
             return None
-        weights, form = (record, None) if isinstance(record, list) else (record["weights"], record["form"])
-        return Proposal(np.array(weights), form) if len(weights) == len(self.box) else None
+        if isinstance(record, list):
+            record = {"weights": record, "form": None}
+        proposal = Proposal(np.array(record["weights"]), record["form"], record.get("way", ""))
+        return proposal if len(proposal.point) == len(self.box) else None
 
 
 def _is_about_to_ask(other: FrozenTrial, trial: FrozenTrial) -> bool:
@@ -288,7 +294,7 @@ def _is_about_to_ask(other: FrozenTrial, trial: FrozenTrial) -> bool:
 
 def _record_of(proposal: Proposal) -> dict[str, Any]:
     """Return a proposal as JSON types; `_recorded_proposal` reads it."""
-    return {"weights": proposal.point.tolist(), "form": proposal.form}
+    return {"weights": proposal.point.tolist(), "form": proposal.form, "way": proposal.way}
 
 
 def _any_seed() -> int:

@@ -49,8 +49,8 @@ class Told:
             observation = None
         failed = None if observation else f"trial {self.trial_id} ended as {trial.state.name}, without an observation"
         proposal = trial.system_attrs.get(KEY)
-        form = None if proposal is None else proposal["form"]
-        return Run(number, self.weights, observation, failed, form=form).to_dict() | {
+        form, way = (None, "") if proposal is None else (proposal["form"], proposal.get("way", ""))
+        return Run(number, self.weights, observation, failed, form=form, way=way).to_dict() | {
             FIELD: {
                 "id": self.trial_id,
                 "state": trial.state.name,

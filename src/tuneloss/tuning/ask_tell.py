@@ -174,7 +174,7 @@ class LossTuner:
             return [self.box.as_dict(self.propose().point) for _ in range(as_integer(n, "n", 1))]
 
     def propose(self) -> Proposal:
-        """Do what `ask` does, and also return the form of the cost that proposed the weights, for `integrations`."""
+        """Do what `ask` does, and also return how the weights were proposed, for `integrations`."""
         with self._synchronized() as ledger:
             proposal = self._proposer.propose(ledger, self._pending)
             self._pending.append(proposal)
@@ -210,6 +210,7 @@ class LossTuner:
         failed: str | None = None,
         info: Mapping[str, float] | None = None,
         form: Objective | None = None,
+        way: str = "",
     ) -> None:
         """Record the result of training with these weights: an observation, or why the run failed.
 
@@ -227,6 +228,8 @@ class LossTuner:
             Other numbers of the model, e.g. ``{"test error": 0.1}``. A report shows them; learning ignores them.
         form : {"calibrated", "paper"}, optional
             The form of the cost that proposed the weights, if this tuner did not propose them itself: see `propose`.
+        way : str, optional
+            The way in which they were proposed, likewise.
         """
         check_told(observation, failed)
         numbers, form = as_info(info), as_form(form)
@@ -245,9 +248,9 @@ class LossTuner:
             earlier = ledger.run_with(point) if proposal is None else None  # this is another model of that run
             number = ledger.n_runs if earlier is None or earlier.run is None else earlier.run
             source = proposal or earlier
-            form = form or (None if source is None else source.form)
+            if source is not None:
+                form, way = form or source.form, way or source.way
             self._telling = (proposal, len(ledger.runs))
-            way = "" if source is None else source.way
             self._record(Run(number, self.box.as_dict(point), observation, failed, numbers, form, way))
             self._end_telling()
 

@@ -89,8 +89,7 @@ class Proposer:
 
     After the opening (without slopes, after the first turn), the model takes the turn of a way that would repeat
     weights, or that rests. A way rests if its last proposals were poor, that is, worse than the median of all runs.
-    After c poor proposals in a row, it has every 2^c-th of its turns. Optuna studies do not keep the ways of their
-    trials, so there no way rests.
+    After c poor proposals in a row, it has every 2^c-th of its turns.
     """
 
     def __init__(
