@@ -21,8 +21,8 @@ def slopes(observation: Observation, weights: Array, pinned: NDArray[np.bool_]) 
     .. math:: H \approx h_0 I + \sum_j w_j h_j u_j u_j', \qquad u_j = J_j / |J_j|
 
     where the sum is over the free weights, and :math:`h_0` is the curvature of the pinned terms. The inverse needs
-    inner products of gradients only. On exact problems more than 9 of 10 signs are right; sizes may be wrong by a
-    factor of ten and more.
+    inner products of gradients only. On exact problems, at random points, more than 9 of 10 signs of the slopes that
+    matter are right; sizes may be wrong by a factor of ten and more.
 
     Parameters
     ----------
