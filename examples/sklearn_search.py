@@ -31,7 +31,9 @@ Array = NDArray[np.float64]
 Folds = list[tuple[Any, Any]]
 ROOT = Path(__file__).resolve().parents[1]
 TERMS = ("l2", "l1", "uniform", "dropout")
-L2, L1, LEARNED, ONLINE = "#7F7F7F", "#009E73", "#0072B2", "#E69F00"
+L2, L1, LEARNED = "fits with L2 alone", "fits with L1 alone", "fits with learned weights"
+COLORS = {L2: "#7F7F7F", L1: "#009E73", LEARNED: "#0072B2"}
+ONLINE = "#E69F00"
 
 
 def l2_alone(x: Array, y: Array, folds: Folds, weights: Array) -> Array:
@@ -48,8 +50,8 @@ def l2_alone(x: Array, y: Array, folds: Folds, weights: Array) -> Array:
 def kind(weights: dict[str, float]) -> str:
     """Return what kind of fit has these weights."""
     if is_l2_only(weights):
-        return "fits with L2 alone"
-    return "fits with L1 alone" if is_plain(weights) else "fits with learned weights"
+        return L2
+    return L1 if is_plain(weights) else LEARNED
 
 
 def strength(weights: dict[str, float]) -> float:
@@ -77,16 +79,12 @@ def draw_figure(model: TunedLogisticRegression, online: TunedLogisticRegression,
 
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     search, penalty = figure.subplots(1, 2)
-    search.plot(*plain.T, color=L2, label="L2 alone, all weights")
-    for label, color in (
-        ("fits with L2 alone", L2),
-        ("fits with L1 alone", L1),
-        ("fits with learned weights", LEARNED),
-    ):
+    search.plot(*plain.T, color=COLORS[L2], label="L2 alone, all weights")
+    for label, color in COLORS.items():
         fits = [(i, run) for i, run in enumerate(model.history_, start=1) if kind(run["weights"]) == label]
         at = np.array([(strength(run["weights"]), run["validation_loss"]) for _, run in fits]).reshape(-1, 2)
         search.plot(*at.T, "o", color=color, markersize=7, label=label)
-        offset = (0, 7 if color == L2 else -14)  # points may be close, so the numbers of other fits are below
+        offset = (0, 7 if label == L2 else -14)  # points may be close, so the numbers of other fits are below
         for (number, _), point in zip(fits, at, strict=True):
             search.annotate(str(number), point, offset, textcoords="offset points", color=color, ha="center", size=8)
     losses = [run["validation_loss"] for run in model.history_]
@@ -104,7 +102,7 @@ def draw_figure(model: TunedLogisticRegression, online: TunedLogisticRegression,
         learned[beyond] = np.polynomial.Polynomial.fit(points[end], values[end], 1)(w[beyond])
     weights = model.loss_weights_
     chosen = weights["l1"] * np.abs(w) + weights["l2"] * w**2
-    penalty.plot(w, chosen, color=LEARNED, label="L1 and L2 of the last fit")
+    penalty.plot(w, chosen, color=COLORS[LEARNED], label="L1 and L2 of the last fit")
     learned_too = learned - np.interp(0.0, w, learned) + online.loss_weights_["l2"] * w**2
     penalty.plot(w, learned_too, color=ONLINE, label='strategy="online"')
     penalty.plot(online.coef_.ravel(), np.zeros(online.coef_.size), "|", color=ONLINE, label="its coefficients")

@@ -2,6 +2,7 @@
 
 lightning.py         TuneLossCallback: loss weights while a Lightning Trainer trains
 optuna.py            TuneLossSampler: loss weights in an Optuna study
+optuna_records.py    how the weights of a trial were proposed, in its attributes
 optuna_study.py      what the sampler knows of one study
 optuna_turns.py      workers that ask for weights at the same time
 optuna_advice.py     what keeps the sampler from learning, in words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -17,8 +17,9 @@ from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput
 from tuneloss.extras import needs
 from tuneloss.integrations.optuna_advice import is_range, problems
+from tuneloss.integrations.optuna_records import KEY, origin, record_of, recorded_proposal
 from tuneloss.integrations.optuna_study import Outcome, StudyState, idle_trials
-from tuneloss.integrations.optuna_turns import KEY, MAX_LOOKS, UNDECIDED, begin_to_ask, undecided_before, wait_for
+from tuneloss.integrations.optuna_turns import MAX_LOOKS, UNDECIDED, begin_to_ask, undecided_before, wait_for
 from tuneloss.tuning.ask_tell import LossTuner
 from tuneloss.tuning.proposals import MAX_TRIES, Fallback, Proposal
 from tuneloss.tuning.sampling import nearby, same_point
@@ -163,7 +164,9 @@ class TuneLossSampler(BaseSampler):
         """
         with self._lock:
             attributes = study._storage.get_trial(trial._trial_id).system_attrs
-            proposal = self._recorded_proposal(attributes) if KEY in attributes else self._reserve(study, trial)
+            proposal = (
+                recorded_proposal(attributes, len(self.box)) if KEY in attributes else self._reserve(study, trial)
+            )
             return None if proposal is None else proposal.point
 
     def _reserve(self, study: Study, trial: FrozenTrial) -> Proposal | None:
@@ -176,11 +179,11 @@ class TuneLossSampler(BaseSampler):
             earlier = undecided_before(trial, trials)
             if proposal is None or not earlier:
                 break
-            storage.set_trial_system_attr(trial._trial_id, KEY, _record_of(proposal) | {UNDECIDED: True})
+            storage.set_trial_system_attr(trial._trial_id, KEY, record_of(proposal) | {UNDECIDED: True})
             points = map(self._weights, wait_for(storage, earlier))
             if not any(point is not None and same_point(proposal.point, point) for point in points):
                 break
-        storage.set_trial_system_attr(trial._trial_id, KEY, None if proposal is None else _record_of(proposal))
+        storage.set_trial_system_attr(trial._trial_id, KEY, None if proposal is None else record_of(proposal))
         return proposal
 
     def _propose(self, study: Study, trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> Proposal | None:
@@ -230,7 +233,7 @@ class TuneLossSampler(BaseSampler):
         if point is None:
             return
         if trial.state == TrialState.FAIL:
-            state.tuner.tell(point, failed="the trial failed", **self._origin(trial))
+            state.tuner.tell(point, failed="the trial failed", **origin(trial.system_attrs, len(self.box)))
         if self._fallback_takes_over or observation is None:
             state.taken.append(point)
 
@@ -240,7 +243,7 @@ class TuneLossSampler(BaseSampler):
             return None
         try:
             observation = Observation.from_dict(trial.user_attrs[KEY])
-            tuner.tell(point, observation, **self._origin(trial))
+            tuner.tell(point, observation, **origin(trial.system_attrs, len(self.box)))
         except InvalidInput as reason:
             warnings.warn(f"Trial {trial.number} is left out, since {reason}", RuntimeWarning, stacklevel=2)
             return None
@@ -251,7 +254,7 @@ class TuneLossSampler(BaseSampler):
         if self._has_category(trial):
             return None
         point = self.box.lower.copy()
-        proposal = self._recorded_proposal(trial.system_attrs) if trial.state == TrialState.RUNNING else None
+        proposal = recorded_proposal(trial.system_attrs, len(self.box)) if trial.state == TrialState.RUNNING else None
         for j, name in enumerate(self.box.names):
             if name in trial.params:
                 point[j] = trial.params[name]
@@ -268,33 +271,10 @@ class TuneLossSampler(BaseSampler):
         """Return whether a parameter with the name of a weight is no number. Such a trial says nothing of weights."""
         return any(not isinstance(trial.params.get(name, 0.0), Real) for name in self.box.names)
 
-    def _origin(self, trial: FrozenTrial) -> dict[str, Any]:
-        """Return how the weights of a trial were proposed, as `LossTuner.tell` takes it."""
-        proposal = self._recorded_proposal(trial.system_attrs)
-        return {} if proposal is None else {"form": proposal.form, "way": proposal.way}
-
-    def _recorded_proposal(self, attributes: Mapping[str, Any]) -> Proposal | None:
-        """Return the proposal in the attributes of a trial; None if there is none, or if it belongs to another box.
-
-        Studies of earlier versions hold a list of weights, without the form of the cost, or no way.
-        """
-        record = attributes.get(KEY)
-        if record is None:
-            return None
-        if isinstance(record, list):
-            record = {"weights": record, "form": None}
-        proposal = Proposal(np.array(record["weights"]), record["form"], record.get("way", ""))
-        return proposal if len(proposal.point) == len(self.box) else None
-
 
 def _is_about_to_ask(other: FrozenTrial, trial: FrozenTrial) -> bool:
     """Return whether another trial, which began before this one, has no weights yet."""
     return KEY not in other.system_attrs and other.number < trial.number
-
-
-def _record_of(proposal: Proposal) -> dict[str, Any]:
-    """Return a proposal as JSON types; `_recorded_proposal` reads it."""
-    return {"weights": proposal.point.tolist(), "form": proposal.form, "way": proposal.way}
 
 
 def _any_seed() -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from tuneloss.core.box import Box
 from tuneloss.extras import needs
-from tuneloss.integrations.optuna_turns import KEY
+from tuneloss.integrations.optuna_records import KEY
 
 with needs("optuna", "optuna"):
     from optuna.distributions import BaseDistribution, FloatDistribution

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tuneloss.extras import needs
+from tuneloss.integrations.optuna_records import KEY
 
 with needs("optuna", "optuna"):
     from optuna.trial import FrozenTrial, TrialState
@@ -20,7 +21,6 @@ with needs("optuna", "optuna"):
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
-KEY = "tuneloss"  # name of the user attribute with the observation, and of the system attribute with the proposal
 ASKED_AT = "tuneloss-asked-at"  # name of the system attribute with the time at which a trial began to ask
 UNDECIDED = "undecided"  # field of a proposal that its trial may still replace
 LONGEST_WAIT = 10.0  # seconds; a trial that has asked for longer is taken for killed

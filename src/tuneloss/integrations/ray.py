@@ -24,7 +24,7 @@ with needs("ray", "ray", "optuna"):
     from ray.tune.search.optuna import OptunaSearch
 
     from tuneloss.integrations.optuna import TuneLossSampler
-    from tuneloss.integrations.optuna_turns import KEY
+    from tuneloss.integrations.optuna_records import KEY
     from tuneloss.integrations.ray_journal import SearchJournal, Told
 
 __all__ = ["TuneLossSearch", "reported"]

@@ -10,7 +10,7 @@ from tuneloss.core.box import Box
 from tuneloss.core.observation import Observation
 from tuneloss.errors import InvalidInput, JournalError
 from tuneloss.extras import needs
-from tuneloss.integrations.optuna_turns import KEY
+from tuneloss.integrations.optuna_records import KEY, origin
 from tuneloss.tuning.journal import Journal
 from tuneloss.tuning.run import Header, Run
 
@@ -48,15 +48,14 @@ class Told:
         except (KeyError, InvalidInput):
             observation = None
         failed = None if observation else f"trial {self.trial_id} ended as {trial.state.name}, without an observation"
-        proposal = trial.system_attrs.get(KEY)
-        form, way = (None, "") if proposal is None else (proposal["form"], proposal.get("way", ""))
-        return Run(number, self.weights, observation, failed, form=form, way=way).to_dict() | {
+        by = origin(trial.system_attrs, len(self.weights))
+        return Run(number, self.weights, observation, failed, **by).to_dict() | {
             FIELD: {
                 "id": self.trial_id,
                 "state": trial.state.name,
                 "value": trial.value,
                 "params": trial.params,
-                "proposal": proposal,
+                "proposal": trial.system_attrs.get(KEY),
                 "began": _as_text(trial.datetime_start),
                 "ended": _as_text(trial.datetime_complete),
             }
